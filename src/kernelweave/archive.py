@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from kernelweave.arrays import AnyArray
+from kernelweave.arrays import Array
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz, to_array
 
@@ -80,7 +80,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_archive(
-    path: Path, entries: Mapping[str, Any], members: Mapping[str, bytes | AnyArray]
+    path: Path, entries: Mapping[str, Any], members: Mapping[str, bytes | Array]
 ) -> None:
     """Write the entries of the header, and members: bytes, or arrays as NPY files."""
     digests = {}
@@ -168,7 +168,7 @@ def unpacked(
         yield name, data
 
 
-def read_arrays(file: Path) -> tuple[dict[str, AnyArray], bool]:
+def read_arrays(file: Path) -> tuple[dict[str, Array], bool]:
     """Read all arrays of a file, none of which is unpickled, and whether they are as written."""
     allowance = Allowance(file, OF_ARRAYS)
     with opened(file) as archive:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Numbers in double precision: what solvers compute with.
-Array = NDArray[np.float64]
+# Numbers: float64 in solvers, kernel values in the precision that they are kept in, and what a user
+# hands in.
+Array = NDArray[Any]
 # Places in other arrays: kernels, samples.
 Index = NDArray[np.intp]
 # A yes or no for each entry.
 Flags = NDArray[np.bool_]
-# Kernel values in the precision that they are kept in, labels, and whatever a user hands in.
-AnyArray = NDArray[Any]

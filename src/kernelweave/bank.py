@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kernelweave.arrays import Array
 from kernelweave.cluster import DaskBank
 from kernelweave.errors import InvalidInputError
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.auto import BANKS, build_bank, computed_rows, storage_dtype
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import KernelOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator
 from kernelweave.operators.factors import FactorOperator

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, lu_solve, pinvh
 from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
-from kernelweave.arrays import AnyArray, Array
+from kernelweave.arrays import Array
 from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.low_rank import eliminate
 from kernelweave.compiled.threads import map_blocks
@@ -32,11 +32,11 @@ _COLUMN_BLOCK = 64
 
 
 def jittered_cholesky(
-    matrix: AnyArray,
-    unit: AnyArray | float | None = None,
+    matrix: Array,
+    unit: Array | float | None = None,
     first: float = 0.0,
     most: float = 1e-4,
-) -> AnyArray:
+) -> Array:
     r"""Lower Cholesky factor of a matrix with as little as needed added to its diagonal.
 
     L with zeros above its diagonal and :math:`L L^\top = A + t\,\mathrm{diag}(\mathrm{unit})`, A
@@ -185,7 +185,7 @@ class SquareSum:
     def __init__(self, n: int) -> None:
         self._lower = np.zeros((n, n))
 
-    def add(self, A: AnyArray, B: AnyArray) -> None:
+    def add(self, A: Array, B: Array) -> None:
         """Add A'B, which is symmetric, in blocks of columns up to the diagonal."""
         A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
         n = A.shape[1]

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from kernelweave.arrays import Index
 from kernelweave.cli.data import Data, read_matrices
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators import (
@@ -44,7 +43,7 @@ def needs_names(given: dict[str, Any]) -> bool:
 
 
 def build_model(
-    data: Data, given: dict[str, Any], train: NDArray[np.intp], *, encoded: bool = False
+    data: Data, given: dict[str, Any], train: Index, *, encoded: bool = False
 ) -> tuple[Any, Any, list[tuple[str, str]]]:
     """Choose the estimator for the task and give it kernels for the columns of the data.
 
@@ -74,7 +73,7 @@ def build_model(
     return Pipeline([("table", encoder), ("model", estimator)]), X, about
 
 
-def with_rows(X: pl.DataFrame, rows: NDArray[np.intp]) -> pl.DataFrame:
+def with_rows(X: pl.DataFrame, rows: Index) -> pl.DataFrame:
     """Add the column of row numbers by which precomputed kernels know the samples."""
     if _ID in X.columns:
         raise InvalidInputError(

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import train_test_split
 
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading import Table, read_matrix, read_table
 from kernelweave.validation import some_of, unknown_name
@@ -32,11 +32,11 @@ class Data:
 
     path: Path
     X: Any  # A polars.DataFrame or a CSR matrix, without the target.
-    y: NDArray[Any] | None
+    y: Array | None
     columns: list[str]
     target: str | None
     task: str
-    rows: NDArray[np.intp]  # Where the rows stand in the file, from 0.
+    rows: Index  # Where the rows stand in the file, from 0.
     n_rows: int  # How many rows the file has.
     about: list[tuple[str, str]]  # What people should know, with a label each.
 
@@ -93,7 +93,7 @@ def load_data(path: Path, target: str | None, task: str, dense: bool) -> Data:
     return Data(path, X, y, columns, target, task, rows, n, about)
 
 
-def _as_numbers(labels: NDArray[Any], target: str) -> tuple[NDArray[np.float64], str]:
+def _as_numbers(labels: Array, target: str) -> tuple[Array, str]:
     """Return the target of a regression, and a description."""
     if labels.dtype == object:
         raise InvalidInputError(
@@ -106,9 +106,7 @@ def _as_numbers(labels: NDArray[Any], target: str) -> tuple[NDArray[np.float64],
     return y, f"from {y.min():.4g} to {y.max():.4g}"
 
 
-def _as_classes(
-    labels: NDArray[Any], target: str, is_text: bool, whole: bool
-) -> tuple[NDArray[Any], str]:
+def _as_classes(labels: Array, target: str, is_text: bool, whole: bool) -> tuple[Array, str]:
     """Return the target of a classification, and a description."""
     if not is_text and not whole:
         raise InvalidInputError(
@@ -131,9 +129,7 @@ def _as_classes(
     return y, f"{len(classes)} classes ({some_of(shown, _SHOWN)})"
 
 
-def split_rows(
-    data: Data, test_size: float, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_rows(data: Data, test_size: float, seed: int) -> tuple[Index, Index]:
     """Return the rows to learn from and those held out; each class keeps its share.
 
     `test_size` is a share, or a number of rows if it is 1 or more; 0 holds out nothing.
@@ -210,7 +206,7 @@ class Scores(NamedTuple):
     text: str
 
 
-def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
+def score(predicted: Array, y: Array | None, y_train: Array | None) -> Scores:
     """Compare predictions with the truth, and that with a guess from the training targets.
 
     There are no targets in outlier detection.

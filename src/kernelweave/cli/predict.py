@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.cli.build import with_rows
 from kernelweave.cli.data import read_matrices, score
 from kernelweave.cli.output import Output, carrying, weights_table
@@ -68,7 +68,7 @@ def run_predict(given: dict[str, Any], out: Output) -> int:
 
 def _samples(
     table: Table, estimator: Any, model: Any, about: dict[str, Any]
-) -> tuple[Any, NDArray[Any] | None]:
+) -> tuple[Any, Array | None]:
     """Return the columns that the model takes, and the target if the file has it."""
     target, data = str(about.get("target")), table.data
     if not isinstance(data, pl.DataFrame):
@@ -85,7 +85,7 @@ def _samples(
     return data.to_numpy(), y
 
 
-def _like_classes(y: Any, estimator: Any) -> NDArray[Any] | None:
+def _like_classes(y: Any, estimator: Any) -> Array | None:
     """Return known targets as the model writes them; None if they are not its classes."""
     classes = getattr(estimator, "classes_", None)
     if y is None or classes is None:

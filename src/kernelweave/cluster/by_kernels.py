@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.base import Array, KernelOperator, Which, into
+from kernelweave.operators.base import KernelOperator, Which, into
 from kernelweave.operators.stacked import Call, StackedOperator
 
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.

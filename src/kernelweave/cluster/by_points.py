@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
-    Array,
     KernelOperator,
     Which,
     as_tasks,

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import DTypeLike
 
+from kernelweave.arrays import Array
 from kernelweave.combine.combined import CombinedOperator
 from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES
 from kernelweave.compiled.dense_rows import add_rows, fits_float32, rectangle, rows_product
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import Array, KernelOperator, as_tasks
+from kernelweave.operators.base import KernelOperator, as_tasks
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.registry import Named
 

@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import (
-    Array,
-    KernelOperator,
-    Which,
-    kernel_indices,
-    kernel_runs,
-    row_step,
-)
+from kernelweave.operators.base import KernelOperator, Which, kernel_indices, kernel_runs, row_step
 from kernelweave.operators.bounds import semi_definite
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS, TILE
 from kernelweave.compiled.threads import map_blocks

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED
 from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK
 from kernelweave.compiled.threads import map_blocks

@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,

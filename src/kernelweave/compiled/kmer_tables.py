@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS, Entries, Layout, Words

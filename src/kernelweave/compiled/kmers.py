@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED
 
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.dense_rows import add_rows, consecutive, row_products
 

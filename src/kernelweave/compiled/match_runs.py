@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED
 from kernelweave.compiled.intrinsics import count_ones, leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS

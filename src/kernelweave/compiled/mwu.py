@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS, GAUSSIAN_ROWS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.intrinsics import fmax
 

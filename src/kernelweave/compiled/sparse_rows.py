@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled import CALLED, INSIDE
 
 # (indptr, indices, values): row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the

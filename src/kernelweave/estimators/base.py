@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.arrays import Index
+from kernelweave.arrays import Array, Index
 from kernelweave.cached import cached_property
 from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import between_blocks
@@ -33,7 +33,7 @@ from kernelweave.operators import (
     bind_kernels,
 )
 from kernelweave.operators.auto import build_bank, storage_dtype
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import (
     Limits,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.bayes import (
     BayesRecord,
     BayesStart,
@@ -42,7 +43,6 @@ from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators import KernelOperator
-from kernelweave.problem import Array
 from kernelweave.solvers.checkpoint import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 

@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from kernelweave.arrays import Array
 from kernelweave.bayes import (
     Labels,
     class_probability,
@@ -19,7 +20,6 @@ from kernelweave.bayes import (
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.targets import known_labels, read_labels
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 

@@ -10,10 +10,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.arrays import Array
 from kernelweave.bayes import Outputs
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.targets import RAW, require_target, standardize
-from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
 

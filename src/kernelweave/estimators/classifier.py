@@ -9,10 +9,10 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
+from kernelweave.arrays import Array
 from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.estimators.targets import one_versus_rest, read_classes
 from kernelweave.losses import Loss, get_loss
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 

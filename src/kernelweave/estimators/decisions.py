@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave.arrays import Index
+from kernelweave.arrays import Array, Index
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.compiled.threads import rows_of
 from kernelweave.kernels import Kernel, Sum
@@ -16,7 +16,6 @@ from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.strings.parts import StringKernel, Terms
 from kernelweave.memory import available_bytes, require_bytes
 from kernelweave.operators import ComputedOperator, KernelOperator
-from kernelweave.problem import Array
 
 # Entries of K(d) that are held at a time: several arrays of that size, of 8 MB each, are there at
 # once. Fewer rows where memory is short.

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelweave.arrays import AnyArray
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.combine import Combination
 from kernelweave.compiled.first_run import compile_notice
@@ -31,7 +31,6 @@ from kernelweave.memory import out_of_memory
 from kernelweave.operators import (
     KernelOperator,
 )
-from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
 from kernelweave.validation import (
     positive_number,
@@ -246,7 +245,7 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         """Values of shape (n, T) as users see them: a single one for each sample is no table."""
         return values[:, 0] if self._one_value else values
 
-    def _likeliest(self, decisions: Array) -> AnyArray:
+    def _likeliest(self, decisions: Array) -> Array:
         """The class of the largest decision value, or by the sign of a single one."""
         alone = decisions.shape[1] == 1
         best = (decisions[:, 0] > 0).astype(int) if alone else decisions.argmax(axis=1)
@@ -282,7 +281,7 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         with self._threads():
             return self._learnt().against_training(X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the columns of `transform`: ``kernel_to_row_0``, ``kernel_to_row_1``, ...
 
         Parameters

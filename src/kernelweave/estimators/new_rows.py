@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.kernels import Kernel, Precomputed
-from kernelweave.problem import Array
 from kernelweave.validation import unknown_name
 
 

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.arrays import AnyArray, Array, Index
+from kernelweave.arrays import Array, Index
 from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import map_blocks
@@ -227,7 +227,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         with self._threads():
             return self._map.of_new(X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the features: that of the kernel and a number.
 
         Parameters
@@ -257,7 +257,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
             parts.values[:, :, place] = phi[:, own] @ self.coef_[:, own].T
         return parts._replace(constant=self.intercept_)
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any) -> Array:
         """Return the most likely class of every sample."""
         return self._likeliest(self._decisions(X))
 

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import OutlierMixin
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.targets import read_sample_weight
 from kernelweave.losses import OneClass
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
 from kernelweave.solvers import Limits, Point, Result, Solver
 from kernelweave.solvers.solve import certified_exactly

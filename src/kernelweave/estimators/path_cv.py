@@ -23,12 +23,12 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.threads import thread_count
 from kernelweave.deadline import Deadline
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.targets import check_loss_weights, plain_labels, read_sample_weight
-from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits, Result
 from kernelweave.solvers.path import first_factor, walk_path
 from kernelweave.solvers.solve import reason_for_gap

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.targets import (
@@ -22,7 +23,6 @@ from kernelweave.estimators.targets import (
     standardize,
 )
 from kernelweave.losses import EpsilonInsensitive, Loss
-from kernelweave.problem import Array
 from kernelweave.solvers import Result
 from kernelweave.validation import positive_number, require_kind
 

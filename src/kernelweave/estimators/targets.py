@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from kernelweave.arrays import AnyArray, Array, Flags, Index
+from kernelweave.arrays import Array, Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import Loss
 from kernelweave.validation import LARGEST, is_missing
@@ -36,7 +36,7 @@ def require_target(owner: str, y: Any) -> None:
 
 def read_classes(
     owner: str, X: Any, y: Any, class_weight: Any, fit_params: dict[str, Any]
-) -> tuple[AnyArray, Index, Array]:
+) -> tuple[Array, Index, Array]:
     """Return the classes in order, the number of each sample's class, and the samples' weights.
 
     A weight is that of the sample, a keyword of `fit`, times that of its class; messages name
@@ -62,7 +62,7 @@ def read_classes(
     return classes, codes, weight
 
 
-def _coded(values: AnyArray, hint: str = "") -> tuple[AnyArray, Index]:
+def _coded(values: Array, hint: str = "") -> tuple[Array, Index]:
     check_classification_targets(values)
     classes, codes = np.unique(values, return_inverse=True)
     if len(classes) < 2:
@@ -78,12 +78,12 @@ def one_versus_rest(codes: Index, n_classes: int) -> Array:
     return np.array([np.where(codes == c, 1.0, -1.0) for c in tasks])
 
 
-def plain_labels(y: Any) -> AnyArray:
+def plain_labels(y: Any) -> Array:
     """Return labels in one dimension, all of one kind and none of them missing."""
     return known_labels(column_or_1d(_items(y), warn=True))[0]
 
 
-def read_labels(y: Any, unlabeled: Any = None) -> tuple[Array, AnyArray]:
+def read_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Array]:
     """Read class labels, or a table of 0 and 1 with a column for each label, as tasks.
 
     Parameters
@@ -124,7 +124,7 @@ def read_labels(y: Any, unlabeled: Any = None) -> tuple[Array, AnyArray]:
     return signs, classes
 
 
-def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
+def known_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Flags]:
     """Return the labels that are known, in a row, and where they are (of the shape of y)."""
     require_target("a classifier", y)
     table = _items(y.toarray() if sparse.issparse(y) else y)
@@ -140,7 +140,7 @@ def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
     return (_zeros_and_ones(table, values) if table.ndim == 2 else _tidy(values)), known
 
 
-def _missing(table: AnyArray) -> Flags:
+def _missing(table: Array) -> Flags:
     """Which entries are None, NaN or another missing value."""
     if table.dtype.kind == "O":
         flags = [is_missing(item) for item in table.ravel().tolist()]
@@ -149,7 +149,7 @@ def _missing(table: AnyArray) -> Flags:
     return np.asarray(table != table)
 
 
-def _marked(table: AnyArray, marker: Any) -> Flags:
+def _marked(table: Array, marker: Any) -> Flags:
     """Which entries are the marker."""
     if marker is None:
         return np.zeros(table.shape, dtype=bool)
@@ -160,7 +160,7 @@ def _marked(table: AnyArray, marker: Any) -> Flags:
     return np.array(marked, dtype=bool).reshape(table.shape)
 
 
-def _items(y: Any) -> AnyArray:
+def _items(y: Any) -> Array:
     """Read an array, or a list whose items keep their types: NumPy makes 1 beside "a" text."""
     if not isinstance(y, list | tuple):
         return np.asarray(y)
@@ -173,7 +173,7 @@ def _items(y: Any) -> AnyArray:
     return table
 
 
-def _tidy(values: AnyArray) -> AnyArray:
+def _tidy(values: Array) -> Array:
     """Give labels from a column of objects, none of them missing, their own type."""
     if values.dtype.kind != "O":
         return values
@@ -191,7 +191,7 @@ def _tidy(values: AnyArray) -> AnyArray:
     return np.array(values.tolist())
 
 
-def _zeros_and_ones(table: AnyArray, values: AnyArray) -> AnyArray:
+def _zeros_and_ones(table: Array, values: Array) -> Array:
     """Return the known labels of a table as integers."""
     try:
         numbers = values.astype(np.float64)
@@ -207,7 +207,7 @@ def _zeros_and_ones(table: AnyArray, values: AnyArray) -> AnyArray:
     return numbers.astype(kind)
 
 
-def _some(values: AnyArray) -> str:
+def _some(values: Array) -> str:
     """A few different values, for a message."""
     seen = list(dict.fromkeys(repr(item) for item in values.tolist()))
     return ", ".join(seen[:_SHOWN]) + (", ..." if len(seen) > _SHOWN else "")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array, Index
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.memory import require_bytes
 from kernelweave.operators import DenseOperator, DistanceOperator, bind_kernels
 from kernelweave.operators.centred import centred_products
-from kernelweave.problem import Array
 from kernelweave.validation import whole_number
 
 # Most kernels that are compared unless the caller names them.
@@ -57,7 +57,7 @@ class Alignment:
 
     names: list[str]
     values: Array
-    kernels: NDArray[np.intp]
+    kernels: Index
     n_samples: int
     n_left_out: int = 0
 
@@ -67,7 +67,7 @@ class Alignment:
         empty = np.isnan(self.values.diagonal())
         return [name for name, own in zip(self.names, empty, strict=True) if own]
 
-    def order(self) -> NDArray[np.intp]:
+    def order(self) -> Index:
         """Return the kernels so that those which resemble each other are neighbours.
 
         The leaves of an average-linkage tree over 1 - A, turned so that neighbours are as close as
@@ -196,7 +196,7 @@ def kernel_alignment(
     return Alignment(names, _alignments(list(matrices)), chosen, len(rows), left_out)
 
 
-def _named(kernels: ArrayLike, m: int) -> NDArray[np.intp]:
+def _named(kernels: ArrayLike, m: int) -> Index:
     chosen = np.asarray(kernels)
     whole = chosen.ndim == 1 and (np.issubdtype(chosen.dtype, np.integer) or not chosen.size)
     if not whole or (chosen.size and not (chosen.min() >= 0 and chosen.max() < m)):

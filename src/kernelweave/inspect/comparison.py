@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +19,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.arrays import Index
 from kernelweave.combine import get_combination
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.bayesian_classifier import BayesianMKLClassifier
@@ -35,7 +35,6 @@ from kernelweave.losses import get_loss
 from kernelweave.solvers.base import SOLVERS, Solver
 from kernelweave.validation import positive_number, unknown_name, whole_number
 
-Index = NDArray[np.intp]
 OnProgress = Callable[[int, int, str], Any]
 
 # All of them in the time of a coffee, the baseline included.

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.kernel_info import ALL_COLUMNS, KernelInfo
 from kernelweave.inspect.tables import table_of
 from kernelweave.kernels.names import describe_request, numbered
 from kernelweave.validation import unknown_name
-
-Array = NDArray[Any]
 
 _GROUPINGS = ("view", "family", "column")
 # How much of an explanation is printed.

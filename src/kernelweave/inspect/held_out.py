@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.ranking import find_estimator, reach
 from kernelweave.inspect.words import KeyNumber, listed, number, percent
 
-Floats = NDArray[np.float64]
 # A number for each row of weights of the samples.
-Statistic = Callable[[Floats], Floats]
+Statistic = Callable[[Array], Array]
 
 # The standard error of a share of so many samples is 0.5 / sqrt(20,000) = 0.35 % at most.
 _MOST_SAMPLES = 20_000
@@ -38,8 +37,8 @@ class HeldOut:
     """
 
     X: Any
-    y: NDArray[Any] | None
-    names: NDArray[Any]
+    y: Array | None
+    names: Array
     note: str
 
     @property
@@ -96,7 +95,7 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
     return HeldOut(reach(model, X)[1], truth, names[rows], " ".join(notes))
 
 
-def _check_labels(estimator: Any, truth: NDArray[Any]) -> None:
+def _check_labels(estimator: Any, truth: Array) -> None:
     task = task_of(estimator)
     if task == "numbers" and not np.all(np.isfinite(truth)):
         raise InvalidInputError("y of the held-out samples has missing or infinite values.")
@@ -125,7 +124,7 @@ def share(head: str, hits: int, n: int, small: str = "") -> KeyNumber:
 def estimate(
     head: str,
     statistic: Statistic,
-    drawn: Floats,
+    drawn: Array,
     small: str,
     say: Callable[[float], str] = number,
 ) -> KeyNumber:
@@ -142,14 +141,14 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def resamples(n: int, seed: int = 0) -> Floats:
+def resamples(n: int, seed: int = 0) -> Array:
     """Return how often each of n samples is drawn, one row for each bootstrap replicate."""
     replicates = int(np.clip(_ENTRIES // max(n, 1), 100, _REPLICATES))
     rng = np.random.default_rng(seed)
     return rng.multinomial(n, np.full(n, 1.0 / n), size=replicates).astype(np.float64)
 
 
-def bootstrap(statistic: Statistic, drawn: Floats) -> tuple[float, float] | None:
+def bootstrap(statistic: Statistic, drawn: Array) -> tuple[float, float] | None:
     """Return the interval of a statistic; it is given the counts, and answers for each replicate.
 
     Replicates on which it is not defined (a class may not be drawn at all) do not count; where
@@ -164,7 +163,7 @@ def bootstrap(statistic: Statistic, drawn: Floats) -> tuple[float, float] | None
     return float(low), float(high)
 
 
-def area_under_roc(positive: NDArray[np.bool_], scores: Floats, drawn: Floats) -> Floats:
+def area_under_roc(positive: Flags, scores: Array, drawn: Array) -> Array:
     """Return the area under the ROC curve of weighted samples, for each row of weights.
 
     It is the share of pairs, one positive and one negative, with the right order; ties count half.

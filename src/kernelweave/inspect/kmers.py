@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Index
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.inspect.sequence_model import SequenceModel
-from kernelweave.inspect.string_terms import Floats
 from kernelweave.inspect.tables import table_of, text_table
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
@@ -49,7 +49,7 @@ class TopKmers:
 
     kmers: list[str]
     positions: NDArray[np.int64] | None
-    scores: Floats
+    scores: Array
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -75,7 +75,7 @@ class TopKmers:
         return "\n".join(text_table([*shown, "score"], rows, more=len(self) - _LISTED))
 
 
-def _largest(values: Floats, n: int) -> NDArray[np.intp]:
+def _largest(values: Array, n: int) -> Index:
     """Return where the n values furthest from zero are, the furthest first; zeros are left out."""
     size = np.abs(values)
     # Those that are as far as the n-th, so that which of them stay does not depend on a partition.
@@ -129,7 +129,7 @@ def top_kmers(
     known = SequenceModel.of(model, kernel, target)
     kmers: list[str] = []
     where: list[int] = []
-    scores: list[Floats] = [np.empty(0)]
+    scores: list[Array] = [np.empty(0)]
     for k in _lengths(known, lengths):
         for at in range(known.n_positions(k)):
             numbers, values = known.at(k, at)
@@ -189,7 +189,7 @@ class KmerScores:
     A           1         1  +0.5000
     """
 
-    scores: Floats
+    scores: Array
     alphabet: Alphabet
     k: int
     placed: bool = True
@@ -325,7 +325,7 @@ def kmer_scores(
 
 def sequence_scores(
     model: Any, X: Any, *, per: str = "start", target: Any = None, kernel: str | None = None
-) -> Floats:
+) -> Array:
     r"""Return what each position of the given sequences adds to the decision function.
 
     .. math:: f(x) = b + \sum_l S_l(x), \qquad S_l(x) = \sum_k s\big(u_{k,l}(x), l\big)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.sequence_model import StringMember, string_members
 from kernelweave.inspect.stability_result import Stability
-from kernelweave.inspect.string_terms import Floats
 from kernelweave.kernels import WeightedDegree
 
 Ints = NDArray[np.int64]
@@ -52,26 +52,26 @@ class PartWeights:
     name: str
     lengths: Ints
     windows: Ints | None
-    by_class: Floats
+    by_class: Array
     index: Ints
     stability: Stability | None = None
 
     @property
-    def weights(self) -> Floats:
+    def weights(self) -> Array:
         """The weights, the mean over classes, shape (n_lengths, n_windows)."""
         return self.by_class.mean(axis=0)
 
     @property
-    def over_lengths(self) -> Floats:
+    def over_lengths(self) -> Array:
         """Weight of each length, summed over windows."""
         return self.weights.sum(axis=1)
 
     @property
-    def over_positions(self) -> Floats:
+    def over_positions(self) -> Array:
         """Weight of each window, summed over lengths."""
         return self.weights.sum(axis=0)
 
-    def interval(self, axis: int) -> Floats:
+    def interval(self, axis: int) -> Array:
         """Return the ends of the intervals of the sums over an axis of the table, shape (2, ...).
 
         Needs `stability`.

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
-
-Floats = NDArray[np.float64]
 
 
 class KernelWeight(NamedTuple):
@@ -69,13 +67,13 @@ class Ranking(NamedTuple):
 
     estimator: Any
     total: int
-    by_class: Floats
+    by_class: Array
     classes: list[str]
-    weights: Floats
-    std: Floats | None
-    shares: Floats
-    order: NDArray[np.intp]
-    used: NDArray[np.intp]
+    weights: Array
+    std: Array | None
+    shares: Array
+    order: Index
+    used: Index
 
     @classmethod
     def of(cls, model: Any) -> Ranking:

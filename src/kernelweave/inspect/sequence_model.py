@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.string_terms import (
     AlignedTerm,
-    Floats,
     Numbers,
     Scale,
     SpectrumTerm,
@@ -154,7 +154,7 @@ class SequenceModel:
             return 1
         return max(0, max(term.length for term in self.terms) - k + 1)
 
-    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+    def at(self, k: int, position: int) -> tuple[Numbers, Array]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         found = [term.at(k, position) for term in self.terms]
         if len(found) == 1:
@@ -163,7 +163,7 @@ class SequenceModel:
         values = np.concatenate([np.empty(0), *(own for _, own in found)])
         return add_up(numbers, values, self.alphabet.size**k)
 
-    def table(self, k: int) -> Floats:
+    def table(self, k: int) -> Array:
         """Return the scores of all k-mers at all positions that differ."""
         out = np.zeros((self.alphabet.size**k, self.n_positions(k)))
         for at in range(out.shape[1]):
@@ -173,7 +173,7 @@ class SequenceModel:
 
     def shares(
         self, samples: Samples, per: str, width: int
-    ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    ) -> Iterator[tuple[NDArray[np.int64], Array]]:
         """Yield what each start position or letter adds, (rows, width), for some rows at a time."""
         step = max(1, _ENTRIES // (width * max(self.lengths, default=1)))
         for first in range(0, samples.n, step):
@@ -204,7 +204,7 @@ class SequenceModel:
         return self.member.see(as_samples(X))
 
 
-def _decision(estimator: Any, target: Any) -> tuple[Floats, Floats, str]:
+def _decision(estimator: Any, target: Any) -> tuple[Array, Array, str]:
     """Kernel weights and dual variables (one for each training sample) of one decision function."""
     coefficients, weights = np.atleast_2d(estimator.dual_coef_), np.atleast_2d(estimator.weights_)
     place, sign, title = 0, 1.0, ""
@@ -230,7 +230,7 @@ def _decision(estimator: Any, target: Any) -> tuple[Floats, Floats, str]:
 
 
 def _terms(
-    members: list[StringMember], weights: Floats, alpha: Floats
+    members: list[StringMember], weights: Array, alpha: Array
 ) -> list[AlignedTerm | SpectrumTerm]:
     """What the kernels add to the decision function."""
     together: dict[bool, list[tuple[WeightedDegree, float]]] = {}
@@ -251,7 +251,7 @@ def _terms(
     return terms + [_aligned(parts, samples, alpha) for parts in together.values()]
 
 
-def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTerm:
+def _term(member: StringMember, raw: Any, v: Array) -> AlignedTerm | SpectrumTerm:
     """What one kernel adds; `raw` is what it is before it is normalised."""
     normalization = member.kernel_set.normalization
     if normalization.divides_centred:
@@ -280,7 +280,7 @@ def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTe
 def _aligned(
     parts: list[tuple[WeightedDegree, float]],
     samples: Samples,
-    alpha: Floats,
+    alpha: Array,
     scale: Scale | None = None,
     typical: float = 1.0,
 ) -> AlignedTerm:
@@ -292,7 +292,7 @@ def _aligned(
     length, degree = known.length, max(kernel.degree for kernel in kernels)
     # A k-mer must end within the sequence.
     ends = np.arange(length)[:, None] + np.arange(1, degree + 1) <= length
-    weights: dict[int, Floats] = {}
+    weights: dict[int, Array] = {}
     for kernel, weight in parts:
         rules = kernel.position_weights(length)
         for s, factor, inside in rules.shifts():
@@ -303,7 +303,7 @@ def _aligned(
 
 
 def _spectrum(
-    kernel: Spectrum, samples: Samples, v: Floats, scale: Scale | None, typical: float
+    kernel: Spectrum, samples: Samples, v: Array, scale: Scale | None, typical: float
 ) -> SpectrumTerm:
     alphabet = get_alphabet(kernel.alphabet)
     tables = {}

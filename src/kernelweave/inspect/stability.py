@@ -14,7 +14,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -26,10 +25,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
 )
 
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.stability_result import Stability, check_level
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name, whole_number
 
 # Below this many there is no interval to speak of.
@@ -53,14 +52,14 @@ class Rows:
         """Number of rows."""
         return int(_num_samples(self.X))
 
-    def take(self, index: NDArray[np.intp]) -> Rows:
+    def take(self, index: Index) -> Rows:
         """Return the rows at these positions, with their targets and arguments."""
         y = None if self.y is None else _safe_indexing(self.y, index)
         params = _check_method_params(self.X, self.fit_params, index)
         return Rows(_safe_indexing(self.X, index), y, params)
 
 
-def find_strata(y: Any, n: int) -> list[NDArray[np.intp]]:
+def find_strata(y: Any, n: int) -> list[Index]:
     """Return the rows of each class, or all rows where there are no classes."""
     if y is None:
         return [np.arange(n)]
@@ -68,9 +67,7 @@ def find_strata(y: Any, n: int) -> list[NDArray[np.intp]]:
     return [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
 
 
-def draw_rows(
-    strata: list[NDArray[np.intp]], sampling: str, rng: np.random.Generator
-) -> NDArray[np.intp]:
+def draw_rows(strata: list[Index], sampling: str, rng: np.random.Generator) -> Index:
     """Draw the rows of a replicate: as many as there are with replacement, or half without."""
     if sampling == "bootstrap":
         parts = [rng.choice(rows, len(rows)) for rows in strata]
@@ -259,7 +256,7 @@ def _fit(model: Any, rows: Rows) -> _Fit:
 def _refit(
     template: Any,
     rows: Rows,
-    strata: list[NDArray[np.intp]],
+    strata: list[Index],
     sampling: str,
     seed: int,
     names: Sequence[str],

@@ -8,12 +8,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags, Index
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.tables import table_of, text_table
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Stability:
     def _ends(self) -> Array:
         return self.interval(self.replicates)
 
-    def selected(self, weights: Array) -> NDArray[np.bool_]:
+    def selected(self, weights: Array) -> Flags:
         """Return which of these weights count as selected."""
         return np.abs(weights) > self.threshold
 
@@ -135,7 +134,7 @@ class Stability:
         return np.quantile(values, [outside, 1.0 - outside], axis=0)
 
     @cached_property
-    def ranked(self) -> NDArray[np.intp]:
+    def ranked(self) -> Index:
         """Kernels that had a weight in any fit, the largest mean first."""
         order = np.argsort(-np.abs(self.mean), kind="stable")
         used = self.weights.astype(bool) | self.replicates.any(axis=0)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples
@@ -23,13 +24,12 @@ from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
 from kernelweave.kernels.strings.positions import PositionWeights
 from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
-Floats = NDArray[np.float64]
 # A k-mer as a number whose digits are its letters; 64 bits hold the longest there are.
 Numbers = NDArray[np.uint64]
-Scale = Callable[[Samples], Floats]
+Scale = Callable[[Samples], Array]
 
 
-def kmer_numbers(letters: NDArray[np.uint8], size: int) -> tuple[Numbers, NDArray[np.bool_]]:
+def kmer_numbers(letters: NDArray[np.uint8], size: int) -> tuple[Numbers, Flags]:
     """Return k-mers, given as k rows of letters, as numbers, and which of them count."""
     numbers = np.zeros(letters.shape[1:], np.uint64)
     for row in letters:
@@ -48,13 +48,13 @@ def other_strand(numbers: Numbers, k: int, alphabet: Alphabet) -> Numbers:
     return out
 
 
-def add_up(numbers: Numbers, values: Floats, n_numbers: int) -> tuple[Numbers, Floats]:
+def add_up(numbers: Numbers, values: Array, n_numbers: int) -> tuple[Numbers, Array]:
     """Return the different numbers, ascending, and the sums of their values."""
     # An array of all possible numbers that is no larger than what is added up.
     if n_numbers <= len(numbers):
         places = numbers.astype(np.int64)
         here = np.flatnonzero(np.bincount(places, minlength=n_numbers))
-        sums: Floats = np.bincount(places, values, n_numbers).astype(np.float64)
+        sums: Array = np.bincount(places, values, n_numbers).astype(np.float64)
         return here.astype(np.uint64), sums[here]
     found, place = np.unique(numbers, return_inverse=True)
     return found, np.bincount(place, values, len(found)).astype(np.float64)
@@ -70,9 +70,9 @@ class AlignedTerm:
     alphabet: Alphabet
     known: Aligned
     # The v_j, one for each known sequence, over the number of strands.
-    amounts: Floats
+    amounts: Array
     # For each shift s the table W of positions and lengths.
-    weights: dict[int, Floats]
+    weights: dict[int, Array]
     # The factor of each new sequence, if the kernel is normalised, and the one that scores of
     # k-mers, which are of no sequence in particular, take for it.
     scale: Scale | None = None
@@ -96,7 +96,7 @@ class AlignedTerm:
         """Number of letters of the sequences."""
         return self.known.length
 
-    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+    def at(self, k: int, position: int) -> tuple[Numbers, Array]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         numbers, values = [np.empty(0, np.uint64)], [np.empty(0)]
         for turned in range(self.known.n_strands):
@@ -125,7 +125,7 @@ class AlignedTerm:
             out[s] = replace(self.known, letters=letters)
         return out
 
-    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
+    def contributions(self, samples: Samples) -> Iterator[tuple[int, Array]]:
         """Yield for every length what its k-mers add at each start position, shape (n, L)."""
         new = aligned_of(samples, self.alphabet, self.known.n_strands == 2)
         if new.length != self.length:
@@ -159,7 +159,7 @@ class SpectrumTerm:
 
     alphabet: Alphabet
     # For each length the k-mers, ascending, and their scores.
-    tables: dict[int, tuple[Numbers, Floats]]
+    tables: dict[int, tuple[Numbers, Array]]
     # The first start position and the one after the last.
     window: tuple[int, int] | None
     # Letters of the longest known sequence.
@@ -177,7 +177,7 @@ class SpectrumTerm:
         """Lengths of the k-mers."""
         return list(self.tables)
 
-    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+    def at(self, k: int, position: int) -> tuple[Numbers, Array]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         start, stop = self.window or (0, self.length)
         if k not in self.tables or not start <= position < stop:
@@ -185,7 +185,7 @@ class SpectrumTerm:
         numbers, values = self.tables[k]
         return numbers, self.typical * values
 
-    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
+    def contributions(self, samples: Samples) -> Iterator[tuple[int, Array]]:
         """Yield for every length what its k-mers add at each start position, shape (n, L')."""
         some = sequences_of(samples, self.alphabet)
         scale = np.ones(len(some)) if self.scale is None else self.scale(samples)

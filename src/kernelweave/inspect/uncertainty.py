@@ -9,16 +9,15 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from kernelweave.arrays import Array, Index
 from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.explanation import sample_names
 from kernelweave.inspect.held_out import task_of
 from kernelweave.inspect.ranking import is_bayesian, reach
 from kernelweave.inspect.tables import table_of, text_table
-from kernelweave.problem import Array
 
 _LISTED = 20
 
@@ -58,10 +57,10 @@ class Doubts:
       Ann     ill               0.55  well     +0.10  1.20     0.99
     """
 
-    rows: NDArray[np.intp]
-    labels: NDArray[Any]
-    predicted: NDArray[Any]
-    runner_up: NDArray[Any]
+    rows: Index
+    labels: Array
+    predicted: Array
+    runner_up: Array
     probability: Array
     mean: Array
     std: Array
@@ -175,18 +174,18 @@ class Forecast(NamedTuple):
     classes, else of the predicted one; `low` and `high` are how far its probability moves.
     """
 
-    classes: NDArray[Any]
-    labels: NDArray[Any]
+    classes: Array
+    labels: Array
     proba: Array
-    predicted: NDArray[np.intp]
-    runner_up: NDArray[np.intp]
+    predicted: Index
+    runner_up: Index
     certainty: Array
     mean: Array
     std: Array
     low: Array
     high: Array
 
-    def doubted(self, sure: float) -> NDArray[np.intp]:
+    def doubted(self, sure: float) -> Index:
         """Return the samples in doubt, the most doubtful first."""
         order = np.argsort(self.certainty, kind="stable")
         return order[self.certainty[order] < sure]

@@ -9,9 +9,9 @@ from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
@@ -61,7 +61,7 @@ class Compound(Kernel):
                 raise InvalidInputError(f"every part of a {kind} must be a kernel; got {given}.")
         return type(self)(*(kernel.bind(samples) for kernel in parts))
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         first, *rest = self.parts
         out = first.evaluate(pair)
         for i, kernel in enumerate(rest):
@@ -69,7 +69,7 @@ class Compound(Kernel):
             out = self._together(out, kernel.evaluate(pair), out=out if i else None)
         return out
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         return reduce(self._together, (kernel.diagonal(samples) for kernel in self.parts))
 
     @classmethod

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.arrays import Array, Index
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import short
@@ -34,7 +34,7 @@ class Given(NamedTuple):
     be the user's own: do not write into it.
     """
 
-    matrix: NDArray[Any]
+    matrix: Array
     rate: float | None = None
 
 
@@ -77,14 +77,14 @@ class Kernel(ABC):
         """Readable name, shown in every output."""
 
     @abstractmethod
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         """Return the values for a pair of sets of rows, shape (q, n), in ``pair.dtype``.
 
         The array may be shared with other kernels: do not write into it.
         """
 
     @abstractmethod
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         """Return k(x, x) for every sample."""
 
     def bind(self, samples: Samples) -> Kernel:
@@ -107,7 +107,7 @@ class Kernel(ABC):
 
     # Kernels of the form exp(-D), for products of kernels
 
-    def exponent(self, pair: Pair) -> NDArray[Any]:
+    def exponent(self, pair: Pair) -> Array:
         """Return D with k = exp(-D), shape (q, n), in ``pair.dtype``; do not write into it."""
         raise no_exponent(self.name)
 
@@ -164,13 +164,13 @@ class Kernel(ABC):
         """The matrix that a kernel on sample ids reads; None of another kernel."""
         return None
 
-    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
+    def ids(self, samples: Samples) -> Index | None:
         """Return the sample ids that a kernel known by a matrix reads, else None."""
         return None
 
     # What users call
 
-    def __call__(self, X: Any, Z: Any = None) -> NDArray[np.float64]:
+    def __call__(self, X: Any, Z: Any = None) -> Array:
         """Return the Gram matrix of `X` against `Z` (against itself if `Z` is None).
 
         Whatever the kernel learns from data, it learns from `X`.
@@ -317,12 +317,12 @@ class ElementwiseForm:
             return np.hstack([values, constant])
         return sparse.hstack([values, sparse.csr_array(constant)], format="csr")
 
-    def write(self, pair: Pair, out: NDArray[Any]) -> None:
+    def write(self, pair: Pair, out: Array) -> None:
         """Write the values for a pair; see `Pair.write`."""
         t = pair.inner if self.ingredient == "inner" else pair.sqdist
         (self._power if self.code == 1 else self._exponential)(pair, t, out)
 
-    def _exponential(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
+    def _exponential(self, pair: Pair, t: Array, out: Array) -> None:
         # Exponentials whose rates differ by a power of two alone are squares of each other, which
         # takes a fraction of the time. By what their rates share: the binary exponents of the first
         # of them and of the last, and the values of that.
@@ -341,7 +341,7 @@ class ElementwiseForm:
             exp_inplace(out, -pair.finite_rate(self.p0))
         known[share] = first, power, out
 
-    def _power(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
+    def _power(self, pair: Pair, t: Array, out: Array) -> None:
         # The affine function once for all degrees. Binary powers from the highest bit down need no
         # memory but `out`.
         key = ("affine", self.ingredient, self.p1, self.p2)
@@ -374,12 +374,12 @@ class Elementwise(Kernel):
         self.form()
         return self
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         out = np.empty(pair.shape, dtype=pair.dtype)
         self._form.write(pair, out)
         return out
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         form = self.form()
         t = samples.square_norms() if form.ingredient == "inner" else np.zeros(samples.n)
         if form.code == 0:

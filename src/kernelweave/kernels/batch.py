@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.columns import Selection
 from kernelweave.kernels.names import short
@@ -126,7 +127,7 @@ class RBFBatch:
         """All columns, through the transformer."""
         return Selection(slice(None), self.transformer)
 
-    def checked(self, n_columns: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def checked(self, n_columns: int) -> tuple[NDArray[np.int32], Array]:
         """Return columns (sorted, then filled up with -1) and gamma, or raise if they are wrong."""
         columns, gamma = np.asarray(self.columns), np.asarray(self.gamma)
         if columns.ndim != 2 or columns.dtype.kind not in "iu" or not columns.size:

@@ -8,9 +8,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, clone
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, comparable, not_bound
@@ -326,10 +326,10 @@ class OnColumns(Kernel):
     def core(self) -> Kernel:
         return self.kernel.core
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         return self.core.evaluate(pair.through(self.path))
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         return self.core.diagonal(samples.through(self.path))
 
     def __repr__(self) -> str:

@@ -6,10 +6,10 @@ import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import additive_chi2_kernel
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Given, Kernel, not_bound
 from kernelweave.kernels.evaluate import Pair
@@ -143,7 +143,7 @@ class Distance(MatrixKernel):
             )
         return mean
 
-    def _distances(self, pair: Pair) -> NDArray[Any]:
+    def _distances(self, pair: Pair) -> Array:
         if self.reads_ids:
             return self._entries(pair)
         key = ("distance", self.metric)
@@ -151,10 +151,10 @@ class Distance(MatrixKernel):
             pair.memo[key] = self._compute(pair)
         return pair.memo[key]
 
-    def _check(self) -> tuple[NDArray[Any], str | None]:
+    def _check(self) -> tuple[Array, str | None]:
         return check_distances(self.metric, self.name)
 
-    def _compute(self, pair: Pair) -> NDArray[Any]:
+    def _compute(self, pair: Pair) -> Array:
         if self.metric == "sqeuclidean":
             return pair.sqdist
         if self.metric in ("euclidean", "l2"):
@@ -186,10 +186,10 @@ class Distance(MatrixKernel):
             raise not_bound(self.name)
         return 1.0 / self._learnt
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         return np.exp(self._distances(pair) * -self._rate)
 
-    def exponent(self, pair: Pair) -> NDArray[Any]:
+    def exponent(self, pair: Pair) -> Array:
         return self._distances(pair) * self._rate
 
     @property
@@ -203,7 +203,7 @@ class Distance(MatrixKernel):
         squared = isinstance(self.metric, str) and self.metric == "sqeuclidean"
         return ElementwiseForm("sqdist", 0, self._rate) if squared else None
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         if self.reads_ids:
             own = self._matrix.diagonal()[self.ids(samples)].astype(np.float64)
             return np.exp(-self._rate * own)

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
+from kernelweave.arrays import Array, Index
 from kernelweave.compiled.blocks import (
     CACHED_ENTRIES,
     FEW_ENTRIES,
@@ -100,7 +101,7 @@ class Pair:
         """A rate that `dtype` can hold: an infinite one times zero would not be a number."""
         return min(rate, float(np.finfo(self.dtype).max))
 
-    def write(self, kernel: Kernel, out: NDArray[Any]) -> None:
+    def write(self, kernel: Kernel, out: Array) -> None:
         """Write the values of a kernel into a C-contiguous array.
 
         The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
@@ -133,14 +134,14 @@ class Pair:
         return pair
 
     @property
-    def inner(self) -> NDArray[Any]:
+    def inner(self) -> Array:
         """Inner products u'v, shape (q, n)."""
         if "inner" not in self.memo:
             self.memo["inner"] = _product(self.left.array(self.dtype), self.right.array(self.dtype))
         return self.memo["inner"]
 
     @property
-    def sqdist(self) -> NDArray[Any]:
+    def sqdist(self) -> Array:
         """Squared Euclidean distances, shape (q, n): never negative, zero for a row with itself."""
         if "sqdist" in self.memo:
             return self.memo["sqdist"]
@@ -170,7 +171,7 @@ class Pair:
             return left.array(self.dtype, centred=dense), V
         return (left.array() - self.right.shift).astype(self.dtype, copy=False), V
 
-    def same_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def same_rows(self) -> tuple[Index, Index]:
         """Positions (i, j) at which both sides hold the very same sample of one set."""
         left, right = self.left, self.right
         if left.base is not right.base:
@@ -188,7 +189,7 @@ class Pair:
         return rows, order[np.repeat(first, count) + within]
 
 
-def _product(U: Any, V: Any) -> NDArray[Any]:
+def _product(U: Any, V: Any) -> Array:
     """U V' as a new dense array."""
     if sparse.issparse(U) or sparse.issparse(V):
         P = U @ V.T
@@ -198,7 +199,7 @@ def _product(U: Any, V: Any) -> NDArray[Any]:
     return U @ V.T
 
 
-def _squared_differences(U: NDArray[Any], V: NDArray[Any]) -> NDArray[Any]:
+def _squared_differences(U: Array, V: Array) -> Array:
     if U.shape[1] > 1:
         return cdist(U, V, "sqeuclidean")
     D = np.subtract.outer(U[:, 0], V[:, 0])
@@ -207,11 +208,11 @@ def _squared_differences(U: NDArray[Any], V: NDArray[Any]) -> NDArray[Any]:
 
 
 def _repair_cancelled(
-    D: NDArray[Any],
-    U: NDArray[Any],
-    V: NDArray[Any],
-    left_sq: NDArray[Any],
-    right_sq: NDArray[Any],
+    D: Array,
+    U: Array,
+    V: Array,
+    left_sq: Array,
+    right_sq: Array,
 ) -> None:
     """Recompute from differences the entries of D that are mostly rounding error."""
     # A cheap test of all entries that lets too many through, then the right one of those few.
@@ -242,7 +243,7 @@ def evaluate_stack(
     left: Samples,
     right: Samples,
     dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+) -> Array:
     """Return the values of bound kernels between two sets of samples, shape (m, q, n).
 
     Kernels on the same column block share distances, inner products, powers and exponentials. The
@@ -266,9 +267,7 @@ class Plan:
             members.sort(key=lambda member: getattr(member[1].form(), "p0", 0.0))
         self._groups = list(groups.items())
 
-    def evaluate(
-        self, left: Samples, right: Samples, dtype: DTypeLike = np.float64
-    ) -> NDArray[Any]:
+    def evaluate(self, left: Samples, right: Samples, dtype: DTypeLike = np.float64) -> Array:
         """Return what `evaluate_stack` does."""
         kind = np.dtype(dtype)
         if kind not in (np.float64, np.float32):
@@ -298,9 +297,7 @@ class Plan:
             map_blocks(run, tasks, 1, float(out.size) * (right.n_columns + GAUSSIAN_WORK))
         return out
 
-    def weighted(
-        self, weights: NDArray[Any], left: Samples, right: Samples, out: NDArray[Any]
-    ) -> NDArray[Any]:
+    def weighted(self, weights: Array, left: Samples, right: Samples, out: Array) -> Array:
         """Write sum_k weights[k] K_k for two sets of samples to `out`, (q, n), in bounded memory.
 
         A few rows at a time: what is added up stays in the processor's cache.
@@ -334,8 +331,8 @@ class Plan:
             right.base.through(path)
 
 
-def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: Pair) -> None:
-    found: dict[int, list[tuple[int, Kernel, NDArray[Any]]]] = {}
+def _add(out: Array, members: list[Member], weights: Array, pair: Pair) -> None:
+    found: dict[int, list[tuple[int, Kernel, Array]]] = {}
     computed = []
     for k, kernel in members:
         given = kernel.given
@@ -359,11 +356,11 @@ def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: 
 
 
 def _add_given(
-    matrices: list[NDArray[Any]],
-    weights: NDArray[Any],
-    left: NDArray[np.intp],
-    right: NDArray[np.intp],
-    out: NDArray[Any],
+    matrices: list[Array],
+    weights: Array,
+    left: Index,
+    right: Index,
+    out: Array,
 ) -> None:
     """out += sum_k weights[k] matrices[k][left][:, right]."""
     size = len(matrices[0])

@@ -9,7 +9,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kernelweave.arrays import Array
 
 
 def short(value: Any) -> str:
@@ -138,7 +139,7 @@ class BatchNames(LazyNames):
     `_titles` are the names of the columns, if they have any; every name ends with `_suffix`.
     """
 
-    _columns: NDArray[Any]
+    _columns: Array
     _gamma: Any
     _titles: list[str] | None
     _suffix: str = ""
@@ -152,12 +153,12 @@ class BatchNames(LazyNames):
         where = describe_request(own) if titles is None else ", ".join(titles[j] for j in own)
         return f"rbf(gamma={self._gamma[k]:g}) on {where}{self._suffix}"
 
-    def select(self, kernels: NDArray[Any]) -> BatchNames:
+    def select(self, kernels: Array) -> BatchNames:
         """Return the names of some of the kernels."""
         return BatchNames(self._columns[kernels], self._gamma[kernels], self._titles, self._suffix)
 
 
-def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+def whereabouts(members: Sequence[Array]) -> tuple[Array, Array]:
     """Return for every kernel of the whole its part, and its place there."""
     sizes, order = [len(own) for own in members], np.argsort(np.concatenate(members))
     place = np.concatenate([np.arange(size) for size in sizes])
@@ -167,7 +168,7 @@ def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
 class StackedNames(LazyNames):
     """Names of kernels that live in several parts; `members` are their places in the whole."""
 
-    def __init__(self, parts: Sequence[Sequence[str]], members: Sequence[NDArray[Any]]) -> None:
+    def __init__(self, parts: Sequence[Sequence[str]], members: Sequence[Array]) -> None:
         self._parts = tuple(parts)
         self._part, self._place = whereabouts(members)
 

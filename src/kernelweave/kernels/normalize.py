@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, require_array, require_kind, unknown_name
-
-Floats = NDArray[np.float64]
 
 # A centred diagonal this small against the one before is rounding error of zero.
 _ROUNDING = 1e-12
@@ -55,23 +53,23 @@ class Scaling:
     (array(0.5), array([[1., 2.]]))
     """
 
-    scale: Floats
-    left: Floats
-    right: Floats
+    scale: Array
+    left: Array
+    right: Array
 
     @classmethod
-    def none(cls, n: int, scale: Floats | float = 1.0) -> Scaling:
+    def none(cls, n: int, scale: Array | float = 1.0) -> Scaling:
         """Return what n samples of a kernel that is not normalised have."""
         return cls(one_if_equal(np.asarray(scale)), np.empty((0, n)), np.empty((0, n)))
 
     # Steps of a normalisation
 
-    def scaled(self, root: Floats | float) -> Scaling:
+    def scaled(self, root: Array | float) -> Scaling:
         """Return that of diag(root) K diag(root')."""
         scale = one_if_equal(np.asarray(self.scale * root))
         return Scaling(scale, self.left * root, self.right * root)
 
-    def centred(self, means: Floats, grand: float) -> Scaling:
+    def centred(self, means: Array, grand: float) -> Scaling:
         """Return that of the centred kernel, given the means over training samples and theirs."""
         left = np.vstack([self.left, means - 0.5 * grand])
         return Scaling(self.scale, left, np.vstack([self.right, np.ones(len(means))]))
@@ -81,13 +79,13 @@ class Scaling:
         some = (np.ascontiguousarray(side[:, idx]) for side in (self.left, self.right))
         return Scaling(self.at(idx), *some)
 
-    def at(self, idx: Any) -> Floats:
+    def at(self, idx: Any) -> Array:
         """Entries of S for some samples, or the one number that all are."""
         return self.scale[idx] if self.scale.ndim else self.scale
 
     # From K_0 to K
 
-    def normalise(self, values: NDArray[Any], other: Scaling) -> None:
+    def normalise(self, values: Array, other: Scaling) -> None:
         """Turn K_0 between these samples (rows) and others (columns) into K, in place."""
         kind = values.dtype
         if self.scale.ndim or other.scale.ndim:
@@ -99,13 +97,13 @@ class Scaling:
             values -= self.off_block(slice(None), slice(None), other, kind)
 
     def product(
-        self, raw: Callable[[Floats], Floats], v: Floats, other: Scaling | None = None
-    ) -> Floats:
+        self, raw: Callable[[Array], Array], v: Array, other: Scaling | None = None
+    ) -> Array:
         """K v, given `raw` for products with K_0; `other` is of the samples of v, if not these."""
         other = self if other is None else other
         return self.scale * raw(other.scale * v) - self.off_product(v, other=other)
 
-    def diagonal(self, raw: Floats) -> Floats:
+    def diagonal(self, raw: Array) -> Array:
         """Diagonal of K, given that of K_0."""
         out = raw * np.square(self.scale)
         if self.takes_off:
@@ -119,9 +117,7 @@ class Scaling:
         """Whether there is anything but the scale."""
         return len(self.left) > 0
 
-    def off_product(
-        self, v: Floats, rows: Any = slice(None), other: Scaling | None = None
-    ) -> Floats:
+    def off_product(self, v: Array, rows: Any = slice(None), other: Scaling | None = None) -> Array:
         """What centring takes off some rows of K v."""
         other = self if other is None else other
         left, right = self.left[:, rows], self.right[:, rows]
@@ -129,14 +125,14 @@ class Scaling:
 
     def off_block(
         self, rows: Any, columns: Any, other: Scaling | None = None, dtype: Any = np.float64
-    ) -> NDArray[Any]:
+    ) -> Array:
         """What centring takes off a block of K."""
         other = self if other is None else other
         mine = np.vstack([self.left[:, rows], self.right[:, rows]]).astype(dtype, copy=False)
         theirs = np.vstack([other.right[:, columns], other.left[:, columns]])
         return mine.T @ theirs.astype(dtype, copy=False)
 
-    def coefficients(self, v: Floats) -> tuple[Floats, float]:
+    def coefficients(self, v: Array) -> tuple[Array, float]:
         r"""Return c and b with :math:`\sum_j v_j K(x, x_j) = s(x) \sum_j c_j K_0(x, x_j) + b`.
 
         For training samples :math:`x_j`, where nothing but a constant scales a kernel after it was
@@ -154,11 +150,11 @@ class ScaledFactor(ABC):
     scaling: Scaling
 
     @abstractmethod
-    def raw_product(self, v: Floats) -> Floats:
+    def raw_product(self, v: Array) -> Array:
         """K_0 v."""
 
     @abstractmethod
-    def raw_diagonal(self) -> Floats:
+    def raw_diagonal(self) -> Array:
         """Diagonal of K_0."""
 
     @abstractmethod
@@ -168,16 +164,16 @@ class ScaledFactor(ABC):
         `shared` holds what factors of the same samples have in common, by the id of the original.
         """
 
-    def product(self, v: Floats) -> Floats:
+    def product(self, v: Array) -> Array:
         """K v."""
         return self.scaling.product(self.raw_product, v)
 
-    def diagonal(self) -> Floats:
+    def diagonal(self) -> Array:
         """Diagonal of K."""
         return np.maximum(self.scaling.diagonal(self.raw_diagonal()), 0.0)
 
 
-def one_if_equal(given: Floats) -> Floats:
+def one_if_equal(given: Array) -> Array:
     """Return a single number, shape (), if all are equal."""
     return given[0].copy() if given.size and given.ndim and np.all(given == given[0]) else given
 
@@ -198,7 +194,7 @@ class NormalizationStep(ABC):
 
     def __init__(self, n_kernels: int) -> None:
         # By kernel, what is known of each training sample.
-        self.sides: dict[int, Floats] = {}
+        self.sides: dict[int, Array] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Files of earlier versions call them by what they are, and have the mean of all means.
@@ -219,7 +215,7 @@ class NormalizationStep(ABC):
             require_array(of, np.asarray(k), (), whole=True, low=0, high=n_kernels - 1)
             require_array(what, side, (n,), low=self._low)
 
-    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+    def learn(self, k: int, kernel: str, diag: Array, means: Array | None) -> None:
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
         self.sides[k] = np.asarray(self.side(kernel, diag, means))
 
@@ -228,12 +224,12 @@ class NormalizationStep(ABC):
         for k in kernels:
             self.learn(k, "", np.ones(n), None)
 
-    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+    def side(self, kernel: str, diag: Array, means: Array | None) -> Array | None:
         """What `sides` holds of training samples, for any: from their diagonal and means."""
         return None
 
     @abstractmethod
-    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+    def on(self, k: int, target: Target, side: Array | None) -> Target:
         """Scale or centre kernel k, given what is known of each sample."""
 
 
@@ -267,7 +263,7 @@ class Trace(NormalizationStep):
         known = np.where(np.isnan(self.scale), 1.0, self.scale)  # Not all need have been learnt.
         require_array("factors of normalize='trace'", known, (n_kernels,), low=_ABOVE_ZERO)
 
-    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+    def learn(self, k: int, kernel: str, diag: Array, means: Array | None) -> None:
         with np.errstate(over="ignore"):
             mean = float(diag.mean())
         if not mean > 0:
@@ -283,7 +279,7 @@ class Trace(NormalizationStep):
     def learn_units(self, kernels: list[int], n: int) -> None:
         self.scale[kernels] = 1.0
 
-    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+    def on(self, k: int, target: Target, side: Array | None) -> Target:
         return target.scaled(np.sqrt(self.scale[k]))
 
 
@@ -306,12 +302,12 @@ class Diagonal(NormalizationStep):
     needs_diagonal = True
     _low = 0.0
 
-    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+    def learn(self, k: int, kernel: str, diag: Array, means: Array | None) -> None:
         super().learn(k, kernel, diag, means)
         if not diag.any():
             raise _zero(kernel, "k(x, x) = 0 for all", self.name)
 
-    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats:
+    def side(self, kernel: str, diag: Array, means: Array | None) -> Array:
         bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
         if len(bad):
             raise InvalidInputError(
@@ -323,7 +319,7 @@ class Diagonal(NormalizationStep):
         np.divide(1.0, np.sqrt(diag), out=roots, where=diag > 0)
         return roots
 
-    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+    def on(self, k: int, target: Target, side: Array | None) -> Target:
         return target.scaled(side)
 
 
@@ -347,7 +343,7 @@ class Center(NormalizationStep):
     name = "center"
     needs_means = True
 
-    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+    def side(self, kernel: str, diag: Array, means: Array | None) -> Array | None:
         if not np.isfinite(np.asarray(means)).all():
             raise InvalidInputError(
                 f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
@@ -357,17 +353,6 @@ class Center(NormalizationStep):
 
     def on(self, k: int, target: Target, side: Any) -> Target:
         return target.centred(side, float(self.sides[k].mean()))
-
-
-def refuse_huge_diagonal(kernel: str, diagonal: Floats) -> None:
-    """Raise if the values of a kernel that is not scaled are too large to be added up."""
-    largest = np.abs(diagonal).max(initial=0.0)
-    if not largest <= LARGEST:
-        raise InvalidInputError(
-            f"kernel '{kernel}' has a diagonal of up to {largest:g}; kernel values must be at most "
-            f"{LARGEST:g} in size, or sums and squares of them would overflow. Scale its columns, "
-            f"or use normalize='trace'."
-        )
 
 
 def _zero(kernel: str, what: str, normalize: str) -> InvalidInputError:
@@ -434,6 +419,16 @@ class Normalization:
     def steps(self, n_kernels: int) -> list[NormalizationStep]:
         """Return fresh steps that have learnt nothing yet."""
         return [_STEPS[name](n_kernels) for name in self.names]
+
+    def check_size(self, kernel: str, diagonal: Array) -> None:
+        """Raise if the values of a kernel, after all steps, are too large to be added up."""
+        largest = np.abs(diagonal).max(initial=0.0)
+        if not largest <= LARGEST:
+            raise InvalidInputError(
+                f"kernel '{kernel}' has a diagonal of up to {largest:g}; kernel values must be at "
+                f"most {LARGEST:g} in size, or sums and squares of them would overflow. Scale its "
+                f"columns, or use normalize='trace'."
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Normalization) and self.names == other.names

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.errors import ModelFileError
 from kernelweave.validation import is_missing
 
@@ -38,7 +38,7 @@ def pack(data: Any) -> Any:
     return data
 
 
-def polars_frame(values: NDArray[Any], names: Sequence[str]) -> Any:
+def polars_frame(values: Array, names: Sequence[str]) -> Any:
     """Return an array of numbers as a frame of polars."""
     import polars
 
@@ -176,7 +176,7 @@ def _pack_polars(series: Any) -> dict[str, Any]:
         series = series.to_physical()
     elif kind == "Decimal" or not (dtype.is_numeric() or kind == "Boolean"):
         raise _unknown_column(series)
-    missing: NDArray[np.bool_] = series.is_null().to_numpy()
+    missing: Flags = series.is_null().to_numpy()
     filled = series.fill_null(False) if kind == "Boolean" else series.fill_null(0)
     state["values"] = np.array(filled.to_numpy())
     return {**state, "missing": missing} if missing.any() else state

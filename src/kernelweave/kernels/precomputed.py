@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.arrays import Array, Index
 from kernelweave.compiled.dense_rows import rectangle
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Given, Kernel
@@ -50,14 +51,14 @@ class MatrixKernel(Kernel):
     def __init__(self, name: str | None) -> None:
         self._name = name
         # What the check found: the matrix to use, and a warning to repeat.
-        self._checked: tuple[NDArray[Any], str | None] | None = None
+        self._checked: tuple[Array, str | None] | None = None
 
     @abstractmethod
-    def _check(self) -> tuple[NDArray[Any], str | None]:
+    def _check(self) -> tuple[Array, str | None]:
         """Return the matrix to use and a warning, or raise if it is none of its kind."""
 
     @property
-    def _matrix(self) -> NDArray[Any]:
+    def _matrix(self) -> Array:
         if self._checked is None:
             self._checked = self._check()
         return self._checked[0]
@@ -95,7 +96,7 @@ class MatrixKernel(Kernel):
                 f"X=kernelweave.sample_ids({size}), or say which column holds the ids: "
                 f"{self._call}.on(id_column)."
             )
-        ids: NDArray[np.intp] = samples.memo("ids", _to_ids)
+        ids: Index = samples.memo("ids", _to_ids)
         if len(ids) and (ids.min() < 0 or ids.max() >= size):
             wrong = ids[(ids < 0) | (ids >= size)][0]
             raise InvalidInputError(
@@ -104,7 +105,7 @@ class MatrixKernel(Kernel):
             )
         return ids
 
-    def _entries(self, pair: Pair) -> NDArray[Any]:
+    def _entries(self, pair: Pair) -> Array:
         """The entries of the matrix for the ids of a pair, in the pair's type."""
         return rectangle(self._matrix, self.ids(pair.left), self.ids(pair.right), pair.dtype)
 
@@ -154,18 +155,18 @@ class Precomputed(MatrixKernel):
     def name(self) -> str:
         return "precomputed" if self._name is None else str(self._name)
 
-    def _check(self) -> tuple[NDArray[Any], str | None]:
+    def _check(self) -> tuple[Array, str | None]:
         return check_kernel(self.K, self.name)
 
     def bind(self, samples: Samples) -> Precomputed:
         self._check_ids(samples)
         return self
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         return self._entries(pair)
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        values: NDArray[np.float64] = self._matrix.diagonal()[self.ids(samples)].astype(np.float64)
+    def diagonal(self, samples: Samples) -> Array:
+        values: Array = self._matrix.diagonal()[self.ids(samples)].astype(np.float64)
         return values
 
     @property
@@ -222,7 +223,7 @@ def from_matrices(matrices: Sequence[Any], names: Sequence[str] | None = None) -
     return [Precomputed(K, title) for K, title in zip(given, titles, strict=True)]
 
 
-def _to_ids(base: Samples) -> NDArray[np.intp]:
+def _to_ids(base: Samples) -> Index:
     values = base.array()
     column = values.toarray()[:, 0] if sparse.issparse(values) else values[:, 0]
     ids = np.rint(column)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg.lapack import dpotrf
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import TILE
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
@@ -42,7 +42,7 @@ def check_square(K: Any, name: str, kind: str) -> int:
     return int(shape[0])
 
 
-def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
+def real_matrix(K: Any, name: str, kind: str) -> tuple[Array, float]:
     """Return a square matrix as a float array (not copied if it is one) and its asymmetry."""
     check_square(K, name, kind)
     A = np.asarray(K)
@@ -73,9 +73,7 @@ def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
     return A, asymmetry
 
 
-def _symmetric(
-    A: NDArray[Any], gap: float, name: str, scale: float
-) -> tuple[NDArray[Any], str | None]:
+def _symmetric(A: Array, gap: float, name: str, scale: float) -> tuple[Array, str | None]:
     """Return a symmetric version of A and what was done; raise if it is far from symmetric.
 
     `gap` is the largest |A_ij - A_ji|; it counts relative to `scale`.
@@ -91,7 +89,7 @@ def _symmetric(
     )
 
 
-def check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
+def check_kernel(K: Any, name: str) -> tuple[Array, str | None]:
     """Return the matrix to use and a warning, or raise if it is no kernel."""
     A, gap = real_matrix(K, name, "kernel")
     top = float(np.abs(A.diagonal()).max())
@@ -118,7 +116,7 @@ def check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
     return A, f"precomputed kernel '{name}' {' and '.join(notes)}." if notes else None
 
 
-def check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
+def check_distances(D: Any, name: str) -> tuple[Array, str | None]:
     """Return the distances to use and a warning, or raise if they are none."""
     A, gap = real_matrix(D, name, "distance")
     scale = float(np.abs(A).max()) or 1.0
@@ -140,7 +138,7 @@ def check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
 
 # Other threads of a busy machine would slow these small problems down, not speed them up.
 @one_blas_thread()
-def bounds_spectrum(K: NDArray[Any]) -> tuple[float, float, float]:
+def bounds_spectrum(K: Array) -> tuple[float, float, float]:
     """Look for negative eigenvalues of a symmetric matrix.
 
     Returns an upper bound on the smallest eigenvalue, a lower bound on the largest, and the part of
@@ -166,7 +164,7 @@ def bounds_spectrum(K: NDArray[Any]) -> tuple[float, float, float]:
     return min(lowest, float(values[0])), float(values[-1]), len(sub) / n
 
 
-def _is_definite(K: NDArray[Any], shift: float) -> bool:
+def _is_definite(K: Array, shift: float) -> bool:
     """Whether K + shift I has a Cholesky factor: no eigenvalue is below -shift, then."""
     shifted = K.copy()
     shifted[np.diag_indices_from(shifted)] += shift
@@ -174,7 +172,7 @@ def _is_definite(K: NDArray[Any], shift: float) -> bool:
     return bool(dpotrf(shifted.T, clean=False, overwrite_a=True)[1] == 0)
 
 
-def _smallest_minor(K: NDArray[Any], rng: np.random.Generator) -> float:
+def _smallest_minor(K: Array, rng: np.random.Generator) -> float:
     """Smallest of the diagonal and of the worst [[K_ii, K_ij], [K_ij, K_jj]] for some rows i."""
     diag = K.diagonal().astype(np.float64)
     worst = min(0.0, float(diag.min()))
@@ -189,7 +187,7 @@ def _smallest_minor(K: NDArray[Any], rng: np.random.Generator) -> float:
     return worst
 
 
-def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
+def nearest_psd(K: Any, method: str = "clip") -> Array:
     r"""Return a positive semidefinite matrix near a symmetric similarity matrix.
 
     With the eigenvalues :math:`\lambda_i` and eigenvectors :math:`u_i` of (K + K') / 2 the result

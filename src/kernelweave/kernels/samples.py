@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
+from kernelweave.arrays import Array, Index
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
@@ -57,7 +58,7 @@ class Samples:
         self._data, self.columns = _accept(X)
         self.n, self.n_columns = (int(size) for size in self._data.shape)
         self._parent: Samples | None = None
-        self._index: NDArray[np.intp] | None = None
+        self._index: Index | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -111,7 +112,7 @@ class Samples:
         return self if self._parent is None else self._parent
 
     @property
-    def index(self) -> NDArray[np.intp] | None:
+    def index(self) -> Index | None:
         """Positions of these rows in `base`; None for the whole set in order."""
         return self._index
 
@@ -215,10 +216,13 @@ class Samples:
             lambda _: (whole if origin is None else whole - origin).astype(kind, copy=False),
         )
 
-    @cached_property
-    def shift(self) -> NDArray[np.float64]:
+    @property
+    def shift(self) -> Array:
         """Column means of the whole set: the origin distances are computed from."""
-        return self.array().mean(axis=0) if self._parent is None else self._parent.shift
+        base = self.base
+        if "shift" not in base._cache:
+            base._cache["shift"] = base.array().mean(axis=0)
+        return base._cache["shift"]
 
     def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
         """Return the squared Euclidean norm of every row."""
@@ -269,7 +273,7 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
-def _accept_array(X: Any) -> NDArray[Any]:
+def _accept_array(X: Any) -> Array:
     text = as_text(X)
     if text is not None:
         return text
@@ -384,7 +388,7 @@ def _refuse(values: Any, label: Callable[[int], str], *, finite: bool = False) -
     )
 
 
-def as_text(X: Any) -> NDArray[Any] | None:
+def as_text(X: Any) -> Array | None:
     """Return a list, array or Series that holds text as an array of shape (n, p).
 
     One dimension becomes one column. Lists become arrays of objects: an array of dtype "U" takes

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Elementwise, ElementwiseForm, Kernel
@@ -71,7 +70,7 @@ class RBF(Elementwise):
             )
         return ElementwiseForm("sqdist", 0, 0.5 / (width * width))
 
-    def exponent(self, pair: Pair) -> NDArray[Any]:
+    def exponent(self, pair: Pair) -> Array:
         return pair.sqdist * pair.finite_rate(self.form().p0)
 
     @classmethod
@@ -175,16 +174,16 @@ class FeatureMapKernel(Kernel):
     """
 
     @abstractmethod
-    def transform(self, samples: Samples) -> NDArray[np.float64]:
+    def transform(self, samples: Samples) -> Array:
         """Return the features of each sample, shape (n, D)."""
 
-    def features(self, samples: Samples) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = samples.memo(("features", self), self.transform)
+    def features(self, samples: Samples) -> Array:
+        found: Array = samples.memo(("features", self), self.transform)
         return found
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         left, right = self.features(pair.left), self.features(pair.right)
         return (left @ right.T).astype(pair.dtype, copy=False)
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+    def diagonal(self, samples: Samples) -> Array:
         return np.asarray(row_square_norms(self.features(samples)))

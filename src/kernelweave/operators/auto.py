@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -17,7 +18,7 @@ from kernelweave.kernels.families import resolve_items
 from kernelweave.kernels.samples import as_samples
 from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import KernelOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
 from kernelweave.operators.factors import (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES
 from kernelweave.compiled.threads import map_blocks, rows_of
@@ -144,7 +144,7 @@ class KernelOperator(ABC):
             require_bytes(8.0 * q * s, f"one dense {q} x {s} matrix")
         return np.empty((q, s), dtype)
 
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+    def contract(self, M: ArrayLike) -> Array:
         """sum_ij M_ij K_k[i, j] for every k, shape (m,), in bounded memory."""
         weights = np.asarray(M, dtype=np.float64).ravel()
         out = np.empty(self.m)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, STACK_ENTRIES
 from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.linear_systems import SquareSum
 from kernelweave.memory import require_bytes
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import KernelOperator
 from kernelweave.operators.factors import FactorOperator
 from kernelweave.operators.stacked import StackedOperator
 

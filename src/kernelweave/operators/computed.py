@@ -8,9 +8,10 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import STACK_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.compiled.threads import rows_of
@@ -19,21 +20,13 @@ from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
 from kernelweave.kernels.names import unique_names
-from kernelweave.kernels.normalize import (
-    Normalization,
-    ScaledFactor,
-    Scaling,
-    Target,
-    refuse_huge_diagonal,
-)
+from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, Target
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.operators.base import Array, Which, kernel_indices, kernel_runs, sample_indices
+from kernelweave.operators.base import Which, kernel_indices, kernel_runs, sample_indices
 from kernelweave.operators.bounds import ErrorBound, largest_error, rounding_error
 from kernelweave.operators.features import FeatureRows
 from kernelweave.operators.sampled import Rows, SampledOperator, check_kernels
 from kernelweave.validation import require_kind
-
-Floats = NDArray[np.float64]
 
 _FEWEST_ROWS = 64  # Whose means are taken at a time: each time all samples are read for them.
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
@@ -130,8 +123,6 @@ class ComputedOperator(SampledOperator):
             step.check(self.m, self.samples.n)
         self._reset()
 
-    # Other kernels and samples
-
     def _side(self, new: Samples) -> Rows:
         return Rows(new)
 
@@ -159,8 +150,6 @@ class ComputedOperator(SampledOperator):
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self.diagonal(), self._unit)
 
-    # On their way to other machines
-
     def pack(self, idx: Array) -> Rows:
         """Return training samples as they travel, for `of_rows` there."""
         self.learn(range(self.m))
@@ -174,8 +163,6 @@ class ComputedOperator(SampledOperator):
         # Samples bring along what steps that centre know of them.
         less: dict[str, Any] = {} if self.only_scales else {"steps": [], "_scalings": {}}
         return self._but(samples=Samples(self.samples.take([0]).native), **less)
-
-    # Values
 
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m).tolist()
@@ -269,7 +256,7 @@ class ComputedOperator(SampledOperator):
             theirs = step.on(place, theirs, step.sides.get(place))
         return mine
 
-    def diagonal(self, kernels: Which = None) -> Floats:
+    def diagonal(self, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
         out = np.empty((len(chosen), self.n))
@@ -303,10 +290,11 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            known = self.normalization.scales and self._is_unit(k)
+            core = self.kernels[k].core
+            known = self.normalization.scales and core.squared_rate is not None
             numbers = [] if known else [self.diagonal(np.array([k]))]
             if on_the_way:
-                form = self.kernels[k].core.form()
+                form = core.form()
                 rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
                 numbers += [np.array([rate]), self._raw_diagonal(k, self.samples)]
             if not all(map(fits_float32, numbers)):
@@ -373,18 +361,21 @@ class ComputedOperator(SampledOperator):
 
     # The constants of the normalisation
 
-    def scale(self, kernels: list[int]) -> Floats:
+    def scale(self, kernels: list[int]) -> Array:
         """The factors of kernels that normalising only scales."""
         self.learn(kernels)
-        return np.array([float(self._training(k).scale) for k in kernels]) ** 2
+        factors = np.ones(len(kernels))
+        for step in self.steps:
+            factors *= step.scale[[self._places[k] for k in kernels]]  # type: ignore[attr-defined]
+        return factors
 
-    def coefficients(self, k: int, v: Floats) -> tuple[Floats, Floats, float]:
+    def coefficients(self, k: int, v: Array) -> tuple[Array, Array, float]:
         """Return c, s of the training samples and b, see `Scaling.coefficients`."""
         self.learn([k])
         c, b = self._training(k).coefficients(v)
         return c, self._training(k).scale, b
 
-    def new_roots(self, k: int, new: Samples) -> Floats:
+    def new_roots(self, k: int, new: Samples) -> Array:
         """What new samples are multiplied by, where centring comes after all that divides."""
         return self._new_scaling(k, new, centred=False).scale
 
@@ -404,7 +395,7 @@ class ComputedOperator(SampledOperator):
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
             if stage == 0 and not step.needs_means:
-                units = {k for k in missing if self._is_unit(k)}
+                units = {k for k in missing if self.kernels[k].core.squared_rate is not None}
                 step.learn_units([self._places[k] for k in missing if k in units], self.samples.n)
                 missing = [k for k in missing if k not in units]
             means = self._stage_means(missing, stage) if step.needs_means else repeat(None)
@@ -412,14 +403,11 @@ class ComputedOperator(SampledOperator):
                 step.learn(self._places[k], self.names[k], self._stage_diagonal(k, stage), own)
         if not self.normalization.scales:
             for k in new:
-                refuse_huge_diagonal(self.names[k], self._stage_diagonal(k, len(self.steps)))
+                diagonal = self._stage_diagonal(k, len(self.steps))
+                self.normalization.check_size(self.names[k], diagonal)
         self._learnt.update(self._places[k] for k in new)
 
-    def _is_unit(self, k: int) -> bool:
-        """Whether every sample has the value one with itself."""
-        return self.kernels[k].core.squared_rate is not None
-
-    def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
+    def _raw_diagonal(self, k: int, samples: Samples) -> Array:
         """k(x, x) before normalisation, all finite."""
         core, seen = self._seen(k) if samples is self.samples else (self.kernels[k], samples)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -428,12 +416,12 @@ class ComputedOperator(SampledOperator):
             raise NotFiniteError(self.names[k])
         return diagonal
 
-    def _stage_diagonal(self, k: int, stage: int) -> Floats:
+    def _stage_diagonal(self, k: int, stage: int) -> Array:
         """The diagonal of the training samples after the first steps."""
         raw, n = self._raw_diagonal(k, self.samples), self.samples.n
         return self._normalised(k, Scaling.none(n), stage).diagonal(raw) if stage else raw
 
-    def _stage_means(self, kernels: list[int], stage: int) -> Floats:
+    def _stage_means(self, kernels: list[int], stage: int) -> Array:
         """Row means over the training samples after the first steps, in bounded memory."""
         n = self.samples.n
         mean = np.full(n, 1.0 / n)

@@ -8,6 +8,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK, STACK_ENTRIES
 from kernelweave.compiled.dense_rows import (
@@ -19,13 +20,7 @@ from kernelweave.compiled.dense_rows import (
 )
 from kernelweave.compiled.threads import map_blocks, map_columns, rows_of, thread_count
 from kernelweave.memory import AS_ROWS, require_bytes
-from kernelweave.operators.base import (
-    Array,
-    KernelOperator,
-    Which,
-    kernel_indices,
-    sample_indices,
-)
+from kernelweave.operators.base import KernelOperator, Which, kernel_indices, sample_indices
 from kernelweave.operators.bounds import ErrorBound, rounding_error
 
 # Rows of matrices that are computed at a time, if there are so many and `STACK_ENTRIES` allows it:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from kernelweave.arrays import AnyArray as Array
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import STACK_ENTRIES
 from kernelweave.compiled.threads import rows_of
 from kernelweave.errors import InvalidInputError

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.compiled.threads import map_blocks
@@ -20,13 +21,7 @@ from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes, rows_and_work
-from kernelweave.operators.base import (
-    Array,
-    Which,
-    into,
-    kernel_indices,
-    sample_indices,
-)
+from kernelweave.operators.base import Which, into, kernel_indices, sample_indices
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -259,7 +254,7 @@ class DistanceOperator(SampledOperator):
                 total = D if total is None else np.add(total, D, out=total)
         return np.zeros(self.shape, kind) if total is None else total
 
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+    def contract(self, M: ArrayLike) -> Array:
         """See :class:`KernelOperator`; M is rounded to the type of sums."""
         kind = np.dtype(self.dtype)
         weights, out = np.ascontiguousarray(M, dtype=kind), np.zeros(self.m)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import MIRROR_ROWS
 from kernelweave.compiled.dense_rows import mirror_rows, read_only
 from kernelweave.compiled.low_rank import (
@@ -23,7 +24,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, pivoted_cholesky
 from kernelweave.memory import AS_ROWS, require_bytes
 from kernelweave.operators.base import (
-    Array,
     KernelOperator,
     Which,
     as_tasks,

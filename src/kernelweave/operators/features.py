@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import FEW_ENTRIES, KMER_ROWS, SUM_PARTS
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner, add_rows, dot_rows, turn_rows
 from kernelweave.compiled.threads import map_blocks, rows_of, thread_count
 from kernelweave.kernels.normalize import ScaledFactor, Scaling
 from kernelweave.kernels.strings.kmers import number_columns
-from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
+from kernelweave.operators.base import Which, as_tasks, kernel_indices
 from kernelweave.operators.thin import ThinOperator
 
 # Features one thread adds up or multiplies at a time: about 0.2 ms, several times what it takes to

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
@@ -30,7 +31,6 @@ from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
-    Array,
     KernelOperator,
     Which,
     as_tasks,

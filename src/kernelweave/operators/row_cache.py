@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES
 from kernelweave.compiled.threads import map_blocks, rows_of
-
-Array = NDArray[Any]
 
 
 class RowCache:

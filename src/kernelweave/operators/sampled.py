@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.normalize import Normalization, Scaling
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.operators.base import Array, KernelOperator, Which, kernel_indices
+from kernelweave.operators.base import KernelOperator, Which, kernel_indices
 from kernelweave.operators.bounds import ErrorBound
 from kernelweave.validation import require_kind, require_names
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.kernels.strings.positions import PositionalFactor, PositionWeights
-from kernelweave.operators.base import Array, kernel_indices
+from kernelweave.operators.base import kernel_indices
 from kernelweave.operators.thin import ThinOperator
 
 

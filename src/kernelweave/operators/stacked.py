@@ -10,18 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import StackedNames, whereabouts
 from kernelweave.kernels.samples import as_samples
-from kernelweave.operators.base import (
-    Array,
-    KernelOperator,
-    Which,
-    as_tasks,
-    into,
-    kernel_indices,
-)
+from kernelweave.operators.base import KernelOperator, Which, as_tasks, into, kernel_indices
 from kernelweave.operators.bounds import ErrorBound
 from kernelweave.validation import require_array, require_kind
 

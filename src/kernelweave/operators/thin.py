@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import MIRROR_ROWS
 from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.normalize import ScaledFactor, Scaling, one_if_equal
 from kernelweave.operators.base import (
-    Array,
     KernelOperator,
     Which,
     kernel_indices,

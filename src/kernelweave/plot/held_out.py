@@ -17,6 +17,7 @@ from sklearn.metrics import (
     roc_curve,
 )
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,
@@ -31,9 +32,8 @@ from kernelweave.plot.style import (
     write,
 )
 
-Floats = NDArray[np.float64]
 # (label, which samples are it, scores): one curve.
-Curve = tuple[str, NDArray[np.bool_], Floats]
+Curve = tuple[str, Flags, Array]
 
 
 def roc(curves: Sequence[Curve], ax: Any) -> Any:
@@ -75,7 +75,7 @@ def _finish(ax: Any, across: str, up: str) -> Any:
     return ax
 
 
-def calibration(said: Floats, came: Floats, ends: Floats, ax: Any) -> Any:
+def calibration(said: Array, came: Array, ends: Array, ax: Any) -> Any:
     """Draw how often predicted probabilities came true, with the ends of their intervals."""
     CalibrationDisplay(came, said, said).plot(ax=ax, color=BLUE, ls="", marker="o")
     ax.vlines(said, *ends, color=BLUE, lw=1.4)
@@ -104,12 +104,12 @@ def confusion(counts: NDArray[np.int64], names: Sequence[str], ax: Any) -> Any:
     return ax
 
 
-def predictions(truth: Floats, predicted: Floats, ax: Any) -> Any:
+def predictions(truth: Array, predicted: Array, ax: Any) -> Any:
     """Draw true against predicted values, and the line on which they are the same."""
     return _cloud(truth, predicted, ax, "actual_vs_predicted", "true")
 
 
-def residuals(truth: Floats, predicted: Floats, ax: Any, std: Floats | None = None) -> Any:
+def residuals(truth: Array, predicted: Array, ax: Any, std: Array | None = None) -> Any:
     """Draw true minus predicted values; the band is two standard deviations to each side."""
     if std is not None:
         order = np.argsort(predicted, kind="stable")
@@ -118,7 +118,7 @@ def residuals(truth: Floats, predicted: Floats, ax: Any, std: Floats | None = No
     return _cloud(truth, predicted, ax, "residual_vs_predicted", "true − predicted")
 
 
-def _cloud(truth: Floats, predicted: Floats, ax: Any, kind: Any, up: str) -> Any:
+def _cloud(truth: Array, predicted: Array, ax: Any, kind: Any, up: str) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     PredictionErrorDisplay(y_true=truth, y_pred=predicted).plot(
@@ -134,8 +134,8 @@ def _cloud(truth: Floats, predicted: Floats, ax: Any, kind: Any, up: str) -> Any
 
 
 def histogram(
-    groups: Sequence[tuple[str, Floats]],
-    edges: Floats,
+    groups: Sequence[tuple[str, Array]],
+    edges: Array,
     label: str,
     ax: Any,
     mark: tuple[float, str] | None = None,

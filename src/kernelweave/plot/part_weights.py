@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
 from kernelweave.inspect.stability_result import Stability
@@ -21,8 +21,6 @@ from kernelweave.plot.style import (
     position_map,
     tidy,
 )
-
-Floats = NDArray[np.float64]
 
 
 def plot_length_weights(
@@ -170,7 +168,7 @@ def _length_axis(axis: Any, parts: PartWeights, most: int) -> None:
     axis.set_label_text("k-mer length")
 
 
-def _edges(parts: PartWeights, origin: int) -> Floats:
+def _edges(parts: PartWeights, origin: int) -> Array:
     """Where windows meet: half a position before the first k-mer of each, as the axis counts."""
     if parts.windows is None:
         raise InvalidInputError(

@@ -7,8 +7,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.uncertainty import Forecast, check_sure, forecast
 from kernelweave.inspect.words import shorten
@@ -24,7 +24,6 @@ from kernelweave.plot.style import (
     title_and_legend,
     write,
 )
-from kernelweave.problem import Array
 
 _ZONE = "#FBF0D9"
 # Free places between two classes, and most names written, so that neighbours do not overlap.
@@ -198,7 +197,7 @@ def plot_doubts(
     return ax
 
 
-def _codes(seen: Forecast, y: Any, target: Any) -> NDArray[np.intp] | None:
+def _codes(seen: Forecast, y: Any, target: Any) -> Index | None:
     """Numbers of the true classes, or None if they are not known."""
     if y is None:
         return None
@@ -221,7 +220,7 @@ def _codes(seen: Forecast, y: Any, target: Any) -> NDArray[np.intp] | None:
     return np.searchsorted(seen.classes, given)
 
 
-def _title(seen: Forecast, truth: NDArray[np.intp] | None, is_sure: NDArray[np.bool_]) -> str:
+def _title(seen: Forecast, truth: Index | None, is_sure: Flags) -> str:
     parts = []
     for name, rows in (("sure", is_sure), ("in doubt", ~is_sure)):
         right = ""
@@ -232,7 +231,7 @@ def _title(seen: Forecast, truth: NDArray[np.intp] | None, is_sure: NDArray[np.b
 
 
 def _draw_samples(
-    ax: Axes, seen: Forecast, place: Array, shown: Array, truth: NDArray[np.intp] | None
+    ax: Axes, seen: Forecast, place: Array, shown: Array, truth: Index | None
 ) -> None:
     wrong = np.zeros(len(shown), dtype=bool) if truth is None else truth != seen.predicted
     groups = seen.predicted if truth is None else truth

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, sequence_scores
 from kernelweave.inspect.sequence_model import SequenceModel
@@ -26,8 +26,6 @@ from kernelweave.plot.style import (
     position_map,
     tidy,
 )
-
-Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette; the letters of proteins by what their side chains are like.
 _GREEN, _ORANGE = COLOURS[2], COLOURS[4]
@@ -227,7 +225,7 @@ def _outline(letter: str) -> Any:
     return move.scale(1.0 / width, 1.0 / box.height).transform_path(path)
 
 
-def _draw_letters(ax: Axes, heights: Floats, first: int, alphabet: Alphabet) -> None:
+def _draw_letters(ax: Axes, heights: Array, first: int, alphabet: Alphabet) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import (
     OF_ARRAYS,
@@ -47,7 +47,7 @@ def read_arrays(path: Path, kind: str) -> Table:
     return Table(frame, frame.columns, kind)
 
 
-def load_arrays(path: Path, kind: str) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, kind: str) -> dict[str, Array]:
     """Return the arrays of an NPZ file, or that of an NPY file as "X"."""
     allowance = Allowance(path, OF_ARRAYS)
     with plain_errors(path, kind.upper()):
@@ -65,12 +65,12 @@ def load_arrays(path: Path, kind: str) -> dict[str, NDArray[Any]]:
     return out
 
 
-def is_sparse(arrays: dict[str, NDArray[Any]]) -> bool:
+def is_sparse(arrays: dict[str, Array]) -> bool:
     """Whether the arrays of an NPZ file are those of a SciPy matrix."""
     return set(arrays) >= _SPARSE and arrays["format"].ndim == 0
 
 
-def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def sparse_of(path: Path, arrays: Mapping[str, Array]) -> Any:
     """Return the matrix that `scipy.sparse.save_npz` wrote into these arrays, as CSR."""
     from scipy import sparse
 
@@ -97,7 +97,7 @@ def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return matrix
 
 
-def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:
+def _columns(path: Path, arrays: dict[str, Array]) -> list[tuple[str, Array]]:
     """The arrays, cut into columns with names."""
     titles = None
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
@@ -108,7 +108,7 @@ def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDA
             if names.shape == arrays[main].shape[1:] and names.dtype.kind in "US":
                 titles = _as_text(arrays.pop(key))
     _check_shapes(path, arrays)
-    out: list[tuple[str, NDArray[Any]]] = []
+    out: list[tuple[str, Array]] = []
     for name, array in arrays.items():
         if array.ndim == 1:
             out.append((name, array))
@@ -120,7 +120,7 @@ def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDA
     return out
 
 
-def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def _check_shapes(path: Path, arrays: dict[str, Array]) -> None:
     shapes = "; ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
     axes = [array.ndim for array in arrays.values()]
     heights = {array.shape[:1] for array in arrays.values()}
@@ -133,13 +133,13 @@ def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         raise InvalidInputError(f"{str(path)!r} holds no rows or no columns: {shapes}.")
 
 
-def _as_text(values: NDArray[Any]) -> list[str]:
+def _as_text(values: Array) -> list[str]:
     if values.dtype.kind == "S":
         return [value.decode("utf-8", errors="replace") for value in values.tolist()]
     return [str(value) for value in values.tolist()]
 
 
-def series_of(name: str, values: NDArray[Any]) -> pl.Series:
+def series_of(name: str, values: Array) -> pl.Series:
     """Return a column of numbers, booleans, text or times as one of polars; NaN is missing."""
     kind = values.dtype.kind
     if kind in "US":
@@ -157,7 +157,7 @@ def series_of(name: str, values: NDArray[Any]) -> pl.Series:
     return pl.Series(name, native, nan_to_null=kind == "f")
 
 
-def usual_float(values: NDArray[Any]) -> NDArray[Any]:
+def usual_float(values: Array) -> Array:
     """Return floats of other sizes than polars has as float64, other numbers as they are."""
     unusual = values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)
     return values.astype(np.float64) if unusual else values

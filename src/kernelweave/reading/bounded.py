@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.memory import available_bytes, format_bytes
 
@@ -194,7 +194,7 @@ def check_npy(stream: IO[bytes], size: int, what: str) -> None:
         )
 
 
-def read_npz(source: Path | IO[bytes], allowance: Allowance) -> dict[str, NDArray[Any]]:
+def read_npz(source: Path | IO[bytes], allowance: Allowance) -> dict[str, Array]:
     """Return the arrays of an NPZ file, unpacked no further than the allowance goes."""
     out = {}
     with zipfile.ZipFile(source) as archive:
@@ -206,7 +206,7 @@ def read_npz(source: Path | IO[bytes], allowance: Allowance) -> dict[str, NDArra
     return out
 
 
-def to_array(name: str, data: bytes, allowance: Allowance) -> NDArray[Any]:
+def to_array(name: str, data: bytes, allowance: Allowance) -> Array:
     """Return the array of an NPY file, made anew, so that the bytes can be forgotten."""
     what = f"array {name!r}"
     check_npy(io.BytesIO(data), len(data), what)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, existing_file, plain_errors
 from kernelweave.validation import unknown_name
 
 
-def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
+def read_matrix(path: str | os.PathLike[str]) -> Array:
     r"""Read a matrix of numbers: NPY, NPZ, or text (CSV, TSV) with or without names.
 
     Parameters
@@ -105,7 +105,7 @@ def _from_text(path: Path) -> Any:
     return values[rows, columns]
 
 
-def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
+def _without_names(values: Array) -> tuple[slice, slice]:
     """Which rows and columns are left without a first line and a first column of names.
 
     Names are known by not being numbers, or by an empty corner, or because they count up and the

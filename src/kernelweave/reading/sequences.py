@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance
 from kernelweave.reading.table import Table, kind_by_suffix
@@ -49,10 +49,10 @@ class SequenceRecords:
     (2, array(['1', '-1'], dtype='<U2'))
     """
 
-    names: NDArray[Any]
-    descriptions: NDArray[Any]
-    sequences: NDArray[Any]
-    qualities: NDArray[Any] | None = None
+    names: Array
+    descriptions: Array
+    sequences: Array
+    qualities: Array | None = None
 
     def __len__(self) -> int:
         return len(self.sequences)

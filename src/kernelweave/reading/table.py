@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import PACKED, existing_file, unpacked
 
@@ -69,7 +69,7 @@ class Table:
     columns: list[str]
     kind: str
     notes: tuple[str, ...] = ()
-    target: NDArray[Any] | None = None
+    target: Array | None = None
 
     @property
     def n_rows(self) -> int:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance, plain_errors, unpacked
 from kernelweave.reading.table import Table
@@ -291,7 +291,7 @@ def text_columns(columns: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
 def _find_header(
     path: Path,
     first: list[list[str]],
-    widths: NDArray[np.intp],
+    widths: Index,
     numbers: Callable[[], list[int]],
     separator: str,
 ) -> tuple[list[str] | None, bool]:
@@ -384,13 +384,13 @@ def typed(text: pl.DataFrame, *, commas: bool = False) -> tuple[pl.DataFrame, li
     return pl.DataFrame(columns), changed
 
 
-def _are_numbers(text: pl.DataFrame, numbers: pl.DataFrame) -> NDArray[np.bool_]:
+def _are_numbers(text: pl.DataFrame, numbers: pl.DataFrame) -> Flags:
     """Of which columns all text is a number, where there is some."""
     missing = _null_counts(text)
     return (missing == _null_counts(numbers)) & (missing < text.height)
 
 
-def _null_counts(frame: pl.DataFrame) -> NDArray[np.intp]:
+def _null_counts(frame: pl.DataFrame) -> Index:
     return np.array([column.null_count() for column in frame.get_columns()])
 
 

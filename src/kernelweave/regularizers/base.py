@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kernelweave.arrays import AnyArray, Array, Flags, Index
+from kernelweave.arrays import Array, Flags, Index
 from kernelweave.cached import cached_property
 from kernelweave.combine.base import Combination
 from kernelweave.operators.base import KernelOperator
@@ -63,7 +63,7 @@ class Partition:
             return np.sum(x, keepdims=True)
         return np.bincount(self.labels, x, minlength=len(self.names)).astype(np.float64, copy=False)
 
-    def spread(self, values: AnyArray) -> AnyArray:
+    def spread(self, values: Array) -> Array:
         """One value per group, given to each of its members (a lone one only broadcasts)."""
         return values if len(values) == 1 else values.take(self.labels)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Index
 from kernelweave.inspect.words import number
 from kernelweave.plot.held_out import histogram
 from kernelweave.plot.style import new_axes
@@ -81,6 +81,6 @@ def table(
     return {"kind": "table", **known, **more}
 
 
-def some_of(n: int, most: int) -> NDArray[np.intp]:
+def some_of(n: int, most: int) -> Index:
     """Return which of n things to list: all, or so many evenly spread, both ends among them."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.arange(0)

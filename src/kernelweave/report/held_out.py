@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
+from kernelweave.arrays import Array
 from kernelweave.inspect.held_out import (
     HeldOut,
     Statistic,
@@ -32,7 +33,6 @@ from kernelweave.report.blocks import (
     table,
 )
 
-Floats = NDArray[np.float64]
 Curve = draw.Curve
 
 # Classes of a confusion matrix that is still readable, and rows of the lists in its place.
@@ -83,7 +83,7 @@ def _classes(estimator: Any, held: HeldOut) -> Part:
         own = np.array([truth == label for label in labels], dtype=float)
         small = "mean recall of the classes"
 
-        def recall(w: Floats) -> Floats:
+        def recall(w: Array) -> Array:
             return np.mean((w * right) @ own.T / (w @ own.T), axis=1)
 
         numbers.append(estimate("Balanced accuracy", recall, drawn, small, percent))
@@ -124,9 +124,7 @@ def _classes(estimator: Any, held: HeldOut) -> Part:
     return Part(sentence, numbers, [figures(*confusion, *items)], notes)
 
 
-def _class_curves(
-    truth: NDArray[Any], classes: NDArray[Any], scores: Floats
-) -> tuple[list[Curve], list[str]]:
+def _class_curves(truth: Array, classes: Array, scores: Array) -> tuple[list[Curve], list[str]]:
     """One curve for two classes, else one for each class against the rest, the commonest first."""
     if (truth == truth[0]).all():
         n = len(truth)
@@ -147,7 +145,7 @@ def _class_curves(
     return sorted(curves, key=lambda curve: -int(curve[1].sum())), [why] if missing else []
 
 
-def _mean(values: Floats) -> Statistic:
+def _mean(values: Array) -> Statistic:
     return lambda w: w @ values / w.sum(axis=1)
 
 
@@ -189,7 +187,7 @@ def _rank_figures(curves: list[Curve]) -> list[Block]:
     ]
 
 
-def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> Block:
+def _calibration(estimator: Any, held: HeldOut, truth: Array) -> Block:
     """Predicted probabilities against how often they came true, in ten bins."""
     proba, classes = np.asarray(estimator.predict_proba(held.X), dtype=float), estimator.classes_
     if len(classes) == 2:
@@ -223,7 +221,7 @@ def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> Block:
     )
 
 
-def _confusion(truth: NDArray[Any], predicted: NDArray[Any], labels: NDArray[Any]) -> list[Block]:
+def _confusion(truth: Array, predicted: Array, labels: Array) -> list[Block]:
     """Counts of true against predicted classes; of very many classes the commonest mistakes."""
     codes = [np.searchsorted(labels, own) for own in (truth, predicted)]
     counts = confusion_matrix(*codes, labels=np.arange(len(labels)))
@@ -340,18 +338,18 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
     return Part(sentence, numbers[0], blocks, notes)
 
 
-def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[KeyNumber]:
+def _errors(truth: Array, predicted: Array, drawn: Array, of: str) -> list[KeyNumber]:
     error = truth - predicted
 
     squared, absolute = _mean(error**2), _mean(np.abs(error))
     size, shift = _mean(truth**2), _mean(truth)
 
-    def explained(w: Floats) -> Floats:
+    def explained(w: Array) -> Array:
         spread = size(w) - shift(w) ** 2
         # Rounding leaves a little where there is nothing.
         return 1.0 - squared(w) / np.where(spread <= 1e-12 * size(w), np.nan, spread)
 
-    def root(w: Floats) -> Floats:
+    def root(w: Array) -> Array:
         return np.sqrt(squared(w))
 
     numbers = [
@@ -364,7 +362,7 @@ def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[Ke
     return numbers
 
 
-def _error_figures(truth: Floats, predicted: Floats, std: Floats | None, of: str) -> list[Block]:
+def _error_figures(truth: Array, predicted: Array, std: Array | None, of: str) -> list[Block]:
     error = truth - predicted
     varies = np.ptp(truth) and np.ptp(predicted)
     near = f" Correlation {number(float(np.corrcoef(truth, predicted)[0, 1]))}." if varies else ""
@@ -427,7 +425,7 @@ def _outliers(estimator: Any, held: HeldOut) -> Part:
     return Part(f"{sentence}: {' and '.join(said)}.", numbers, [figures(*items)], notes)
 
 
-def _score_figure(groups: list[tuple[str, Floats]]) -> Block:
+def _score_figure(groups: list[tuple[str, Array]]) -> Block:
     scores = np.concatenate([own for _, own in groups])
     bins = int(np.clip(np.sqrt(len(scores)) * 1.5, 6, 40))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)

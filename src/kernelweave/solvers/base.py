@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelweave.arrays import AnyArray, Array
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Problem
 from kernelweave.solvers.certificate import Witness
@@ -118,7 +118,7 @@ class Solver(ABC):
         single-kernel solve at the same weights would close.
         """
 
-    def remember(self, state: State) -> dict[str, AnyArray]:
+    def remember(self, state: State) -> dict[str, Array]:
         """Return numbers of the solver's own that a checkpoint shall keep beside the point.
 
         `init` finds them in ``start.extra`` when the same solver takes up the same problem again.

@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import nnls
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import TimeUp
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.centred import centred_products, centred_squares
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver, State, choice, other_solver, require_linear
 from kernelweave.solvers.inner import Evaluator, Point

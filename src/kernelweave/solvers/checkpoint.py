@@ -29,8 +29,9 @@ from kernelweave.archive import (
     why_no_place,
     write_archive,
 )
+from kernelweave.arrays import Array
 from kernelweave.errors import CheckpointWarning, InvalidInputError, MemoryBudgetError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import (
     FIT_KEPT,

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from kernelweave.arrays import Index
+from kernelweave.arrays import Array, Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.blocks import CACHED_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32, rectangle
 from kernelweave.operators.bounds import semi_definite
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.box_qp import solve_box_qp
 from kernelweave.solvers.certificate import (
     best_intercepts,

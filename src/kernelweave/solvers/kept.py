@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelweave.arrays import AnyArray, Array
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, require_array
 
 # What a fit can be taken up from, by name; those of a part begin with its name and a dot.
-Numbers = Mapping[str, AnyArray]
+Numbers = Mapping[str, Array]
 ABOVE_ZERO = float(np.finfo(np.float64).tiny)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,

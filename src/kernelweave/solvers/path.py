@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.checkpoint import neighbour_start

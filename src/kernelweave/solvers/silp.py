@@ -8,9 +8,9 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from kernelweave.arrays import Index
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver, State, flag, integer, number, require_linear
 from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal
 from kernelweave.solvers.certificate import Witness, certify, feasible_alpha

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelweave.problem import Array, Problem
+from kernelweave.arrays import Array
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver, State, flag, number
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelweave.arrays import AnyArray, Array, Index
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
@@ -188,7 +188,7 @@ class Spicy(Solver):
         point = replace(start, alpha=alpha, fitted=fitted)
         return _state(evaluator, point, quad, _Memory(known["rho"], dual))
 
-    def remember(self, state: State) -> dict[str, AnyArray]:
+    def remember(self, state: State) -> dict[str, Array]:
         """Return the components, rho and the penalties: all that the next outer step takes."""
         dual: SmoothedDual = state.memory.dual
         return {

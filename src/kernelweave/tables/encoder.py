@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
@@ -265,9 +265,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         rest = [others[title].alias(title) for title in self._outputs[len(place) :]]
         return polars_frame(numbers, self._numbers).hstack(rest) if place else pl.DataFrame(rest)
 
-    def _fill_numbers(
-        self, frame: pl.DataFrame, out: NDArray[np.float64], place: dict[str, int]
-    ) -> None:
+    def _fill_numbers(self, frame: pl.DataFrame, out: Array, place: dict[str, int]) -> None:
         """Write the columns of numbers where they belong, missing values filled."""
         names = self._number_names()
         if not names:
@@ -303,7 +301,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                 f"{closest(missing[0], others)}"
             )
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns that `transform` gives.
 
         Parameters
@@ -357,7 +355,7 @@ def _free(title: str, taken: set[str]) -> str:
     return out
 
 
-def _check_number(column: pl.Series, missing: NDArray[np.bool_]) -> None:
+def _check_number(column: pl.Series, missing: Flags) -> None:
     """Refuse what is no number in a column that held numbers."""
     wrong = column.filter(column.is_not_null() & pl.Series(missing))
     if column.dtype == pl.String:

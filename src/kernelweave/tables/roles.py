@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.validation import some_of
 
 ROLES = ("number", "category", "sequence", "nothing")
@@ -172,7 +172,7 @@ def as_text(column: pl.Series) -> pl.Series:
     return stripped.set(stripped == "", None)
 
 
-def as_numbers(frame: pl.DataFrame) -> NDArray[np.float64]:
+def as_numbers(frame: pl.DataFrame) -> Array:
     """Return columns as float64, with NaN for what is missing, infinite or no number."""
     alike: dict[Any, list[int]] = {}
     for j, kind in enumerate(frame.dtypes):

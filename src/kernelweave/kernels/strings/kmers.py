@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from kernelweave.arrays import Array, Index
 from kernelweave.compiled.blocks import KMER_ROWS, KMERS
 from kernelweave.compiled.kmer_tables import (
     Tables,
@@ -28,7 +29,6 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import Sequences, equal_blocks
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Bits of the longest code: the columns of all lengths together still fit in 63.
@@ -151,10 +151,10 @@ class KmerSpace:
 
 
 # Rows by the columns that are frequent among the known ones, dense, and by the others.
-SplitRows = tuple[NDArray[Any], SparseRows]
+SplitRows = tuple[Array, SparseRows]
 
 
-def square_norms(features: Any) -> Floats:
+def square_norms(features: Any) -> Array:
     """Return the sum of the squares of every row of a CSR matrix."""
     n = features.shape[0]
     rows = np.repeat(np.arange(n), np.diff(features.indptr))
@@ -175,7 +175,7 @@ class KmerRows:
         self.own, others = self._split(features.data, places, features.indptr)
         self._turned = _as_rows(others.tocsc())
 
-    def _split(self, values: Any, places: Ints, indptr: NDArray[Any]) -> tuple[SplitRows, Any]:
+    def _split(self, values: Any, places: Ints, indptr: Array) -> tuple[SplitRows, Any]:
         """Split rows of known columns; return the rest as a matrix too."""
         shape = (len(indptr) - 1, len(self._used))
         rows = sparse.csr_array((values, places, indptr), shape=shape)
@@ -196,10 +196,10 @@ class KmerRows:
     def products(
         self,
         left: SplitRows,
-        rows: NDArray[np.intp],
-        columns: NDArray[np.intp] | None,
+        rows: Index,
+        columns: Index | None,
         dtype: DTypeLike,
-    ) -> NDArray[Any]:
+    ) -> Array:
         """Return the inner products of some rows of `left` with these rows (None: all)."""
         out = np.empty((len(rows), self.n if columns is None else len(columns)), dtype)
         frequent, others = left
@@ -241,8 +241,8 @@ class KmerTable:
         self,
         space: KmerSpace,
         known: Sequences,
-        delta: Floats,
-        factors: Sequence[float] | Floats | float = 1.0,
+        delta: Array,
+        factors: Sequence[float] | Array | float = 1.0,
     ) -> None:
         self._space = space
         steps = np.zeros(space.longest)
@@ -275,7 +275,7 @@ class KmerTable:
         places = max(1, min(_PLACES * strands * starts, _MOST_PLACES))
         return int(np.clip((places.bit_length() - 1) // space.bits, 1, space.longest))
 
-    def look_up(self, sequences: Sequences) -> Floats:
+    def look_up(self, sequences: Sequences) -> Array:
         """Return the sum of the weights of its k-mers for every sequence."""
         out = np.zeros(len(sequences))
         blocks = equal_blocks(sequences.starts, KMERS)

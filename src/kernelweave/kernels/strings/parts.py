@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
@@ -19,9 +20,8 @@ from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
 
-Floats = NDArray[np.float64]
 # Values of new samples, and the kernels of a weighted sum, each with its factor.
-LookUp = Callable[[Samples], Floats]
+LookUp = Callable[[Samples], Array]
 Terms = Sequence[tuple[Any, float]]
 
 
@@ -107,27 +107,27 @@ class StringKernel(Kernel):
         return sequences_of(samples, self._letters).longest_runs()
 
     @abstractmethod
-    def _raw_diagonal(self, samples: Samples) -> Floats:
+    def _raw_diagonal(self, samples: Samples) -> Array:
         """k(x, x) of the kernel that is not normalised."""
 
     @abstractmethod
-    def _raw_values(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> Array:
         """The values of the kernel that is not normalised, in an array of their own."""
 
     @abstractmethod
-    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+    def _table(self, samples: Samples, v: Array, terms: Terms) -> LookUp:
         """`weigh` for kernels that are not normalised."""
 
-    def unit(self, samples: Samples) -> Floats:
+    def unit(self, samples: Samples) -> Array:
         """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
         raw = self._raw_diagonal(samples)
         return np.divide(1.0, np.sqrt(raw), out=np.zeros_like(raw), where=raw > 0)
 
-    def diagonal(self, samples: Samples) -> Floats:
+    def diagonal(self, samples: Samples) -> Array:
         raw = self._raw_diagonal(samples)
         return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def evaluate(self, pair: Pair) -> Array:
         out = self._raw_values(pair)
         if self.normalize:
             out *= self.unit(pair.left).astype(out.dtype, copy=False)[:, None]
@@ -139,7 +139,7 @@ class StringKernel(Kernel):
     def merge_key(self) -> Any:
         """Kernels with equal keys, not None, can be looked up together by `weigh`."""
 
-    def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
+    def weigh(self, samples: Samples, v: Array, terms: Terms | None = None) -> LookUp:
         """Return x -> sum_j v_j k(x_j, x), at a cost that does not depend on the number of x_j.
 
         With `terms`, kernels of the same `merge_key` and their factors, k is the sum of these.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     PAIR_ROWS,
@@ -42,7 +43,6 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.normalize import ScaledFactor, Scaling
 from kernelweave.kernels.strings.sequences import Aligned
 
-Floats = NDArray[np.float64]
 Letters = NDArray[np.uint8]
 
 # Bits that index the largest table of a position: 2 MB of sums stay in the second-level cache.
@@ -77,7 +77,7 @@ class PositionWeights:
     """
 
     shift: int
-    steps: Floats
+    steps: Array
     window_of: NDArray[np.int64]
     by_length: bool = False
 
@@ -86,7 +86,7 @@ class PositionWeights:
         cls,
         shift: int,
         length: int,
-        terms: Iterable[tuple[tuple[int, int], Floats]],
+        terms: Iterable[tuple[tuple[int, int], Array]],
         by_length: bool = False,
     ) -> PositionWeights:
         """Return the weights of a sum; each term has a window and the weights of the lengths there.
@@ -122,7 +122,7 @@ class PositionWeights:
         return int(self.window_of.max(initial=-1)) + 1
 
     @cached_property
-    def factors(self) -> Floats:
+    def factors(self) -> Array:
         """What equal k-mers count that are 0, 1, ..., shift positions apart."""
         apart = np.arange(min(self.shift, self.length - 1) + 1)  # None are further apart.
         return np.where(apart == 0, 1.0, 0.5 / (apart + 1.0))
@@ -134,13 +134,13 @@ class PositionWeights:
         depth = int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
         return layout_of(bits, self.degree, depth, 1)
 
-    def _room(self, *shape: int) -> Floats:
+    def _room(self, *shape: int) -> Array:
         """Zeros of that shape for every window (and length)."""
         return np.zeros((self.n_windows, self.degree if self.by_length else 1, *shape))
 
     # Products
 
-    def products(self, new: Aligned, known: Aligned, v: Floats) -> Floats:
+    def products(self, new: Aligned, known: Aligned, v: Array) -> Array:
         """sum_j v_j k_w(x_j, x) for every window w (and length) and new x: (windows, lengths, n).
 
         The k-mers of the known sequences are put into tries, one a position, and those of the new
@@ -190,7 +190,7 @@ class PositionWeights:
 
     # Values of pairs
 
-    def shifts(self) -> Iterator[tuple[int, float, NDArray[np.bool_]]]:
+    def shifts(self) -> Iterator[tuple[int, float, Flags]]:
         """Yield each shift, its factor, and where it counts: both positions are in one window."""
         at, counts = np.arange(self.length), self.window_of >= 0
         for s in range(1 - len(self.factors), len(self.factors)):
@@ -200,12 +200,12 @@ class PositionWeights:
             yield s, float(self.factors[abs(s)]), inside
 
     @cached_property
-    def sums(self) -> Floats:
+    def sums(self) -> Array:
         """The weights of all lengths up to 0, 1, ..., degree at each position."""
         return np.hstack([np.zeros((self.length, 1)), np.cumsum(self.steps, axis=1)])
 
     def _add(
-        self, left: Aligned, right: Aligned, columns: int, row_of: NDArray[np.int64], out: Floats
+        self, left: Aligned, right: Aligned, columns: int, row_of: NDArray[np.int64], out: Array
     ) -> None:
         """Add k between samples of `left` and `right`; row_of[l] is the row for position l."""
         inside = np.flatnonzero(self.window_of >= 0)
@@ -231,18 +231,18 @@ class PositionWeights:
         cost = left.n * each * self.length * len(shifts) / 8.0
         map_blocks(work, left.n, STRING_ROWS if columns == SAME else PAIR_ROWS, cost)
 
-    def add_pairs(self, left: Aligned, right: Aligned, out: Floats, lower: bool = False) -> None:
+    def add_pairs(self, left: Aligned, right: Aligned, out: Array, lower: bool = False) -> None:
         """out[i, j] += sum over all windows of k_w(left i, right j); of j <= i alone if `lower`."""
         columns = LOWER if lower else ALL
         self._add(left, right, columns, np.zeros(self.length, np.int64), out[None, None])
 
-    def rows_of_pairs(self, left: Aligned, right: Aligned) -> Floats:
+    def rows_of_pairs(self, left: Aligned, right: Aligned) -> Array:
         """k_w(left i, right j) for every window w (and length): (windows, lengths, q, n)."""
         out = self._room(left.n, right.n)
         self._add(left, right, ALL, self.window_of, out)
         return out
 
-    def diagonals(self, own: Aligned) -> Floats:
+    def diagonals(self, own: Aligned) -> Array:
         """k_w(x, x) for every window (and length): (windows, lengths, n)."""
         out = self._room(own.n)
         if not own.clean or own.n_strands > 1 or self.shift:
@@ -265,7 +265,7 @@ class PositionTable:
     Of `weights` all windows are added up; v are the coefficients of the `known` sequences.
     """
 
-    def __init__(self, weights: PositionWeights, known: Aligned, v: Floats) -> None:
+    def __init__(self, weights: PositionWeights, known: Aligned, v: Array) -> None:
         self._weights = weights
         self._tables: dict[int, Tables] = {}
         letters, amounts = known.weighed(v)
@@ -292,7 +292,7 @@ class PositionTable:
 
         map_blocks(work, len(positions), 1, 32.0 * letters.size)
 
-    def look_up(self, new: Aligned) -> Floats:
+    def look_up(self, new: Aligned) -> Array:
         """Return sum_j v_j k(x_j, x) for every new x."""
         columns, weights = new.columns(), self._weights
         out = np.zeros(columns.shape[1])
@@ -328,7 +328,7 @@ class PositionalFactor(ScaledFactor):
     aligned: Aligned
     shift: int  # Most positions that two equal k-mers may be apart.
     window: tuple[int, int]  # The first start position and the one after the last.
-    steps: Floats  # The weight of each length.
+    steps: Array  # The weight of each length.
     scaling: Scaling
 
     @cached_property
@@ -342,7 +342,7 @@ class PositionalFactor(ScaledFactor):
         steps = len(self.steps) if self.by_length else self.steps.tobytes()
         return id(self.aligned), self.shift, self.by_length, steps, self.side().tobytes()
 
-    def side(self, idx: Any = slice(None)) -> Floats:
+    def side(self, idx: Any = slice(None)) -> Array:
         """The scale of some samples; 1 if all have the same, which `square` then is the square of.
 
         All kernels of one walk have the same.
@@ -354,7 +354,7 @@ class PositionalFactor(ScaledFactor):
         """What values are multiplied by besides `side`."""
         return 1.0 if self.scaling.scale.ndim else float(self.scaling.scale) ** 2
 
-    def among(self, values: Floats) -> Floats:
+    def among(self, values: Array) -> Array:
         """The kernel's values among those of its window, (lengths, ...), without `side`."""
         return self.square * values[self._lengths].sum(axis=0)
 
@@ -372,14 +372,14 @@ class PositionalFactor(ScaledFactor):
     def _weights(self) -> PositionWeights:
         return PositionWeights.of(self.shift, self.aligned.length, [(self.window, self.steps)])
 
-    def raw_product(self, v: Floats) -> Floats:
+    def raw_product(self, v: Array) -> Array:
         return self._weights.products(self.aligned, self.aligned, v)[0, 0]
 
-    def raw_diagonal(self) -> Floats:
+    def raw_diagonal(self) -> Array:
         return self._weights.diagonals(self.aligned)[0, 0]
 
 
-def _as_bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def _as_bits(flags: Flags) -> NDArray[np.uint64]:
     """64 flags a word, the first in the lowest bit."""
     whole = np.zeros(-(-len(flags) // 64) * 64, bool)
     whole[: len(flags)] = flags

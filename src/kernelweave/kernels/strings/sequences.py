@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import ENCODED_LETTERS, STRING_ROWS
 from kernelweave.compiled.kmers import longest_runs
@@ -180,12 +181,12 @@ class Aligned:
         some = self.letters[..., index]
         return np.ascontiguousarray(some.transpose(1, 0, 2).reshape(self.length, -1))
 
-    def weighed(self, v: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    def weighed(self, v: Array) -> tuple[NDArray[np.uint8], Array]:
         """Return the columns of the samples where v is not zero, and v for each of them."""
         used = np.flatnonzero(v)
         return self.columns(used), np.tile(v[used], self.n_strands)
 
-    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(self, values: Array) -> Array:
         """Return the mean over the strands of values for each column, (..., strands times n)."""
         if self.n_strands == 1:
             return values
@@ -236,7 +237,7 @@ def equal_blocks(ends: NDArray[np.int64], size: int) -> list[int]:
     return sorted({0, len(ends) - 1, *cuts.tolist()})
 
 
-def _count_letters(flat: NDArray[Any]) -> NDArray[np.int64]:
+def _count_letters(flat: Array) -> NDArray[np.int64]:
     """The length of every text, after a look at whether each is one and has letters."""
     if flat.dtype.kind in "SU":
         counts = np.char.str_len(flat).astype(np.int64)
@@ -251,7 +252,7 @@ def _count_letters(flat: NDArray[Any]) -> NDArray[np.int64]:
     return counts
 
 
-def _join(texts: NDArray[Any]) -> bytes:
+def _join(texts: Array) -> bytes:
     """One letter, one byte: letters beyond Latin-1 are an error, never two letters."""
     items = texts.tolist()
     kinds = set(map(type, items))
@@ -275,7 +276,7 @@ def _no_text(items: list[Any]) -> InvalidInputError:
 
 
 def _bad_letter(
-    flat: NDArray[Any], starts: NDArray[np.int64], at: int, alphabet: Alphabet
+    flat: Array, starts: NDArray[np.int64], at: int, alphabet: Alphabet
 ) -> InvalidInputError:
     i = int(np.searchsorted(starts, at, side="right")) - 1
     place = int(at - starts[i])

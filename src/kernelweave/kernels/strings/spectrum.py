@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
@@ -15,7 +15,6 @@ from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmers import (
     MOST_BITS,
-    Floats,
     Ints,
     KmerRows,
     KmerSpace,
@@ -129,7 +128,7 @@ class Spectrum(StringKernel):
     def _raw_features(self, samples: Samples) -> Any:
         return self.space.count(self._read(samples))
 
-    def _raw_diagonal(self, samples: Samples) -> Floats:
+    def _raw_diagonal(self, samples: Samples) -> Array:
         key = "spectrum diagonal", self.space
         return samples.memo(key, lambda base: square_norms(self._raw_features(base)))
 
@@ -142,7 +141,7 @@ class Spectrum(StringKernel):
 
     # Values
 
-    def _raw_values(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> Array:
         left, right = pair.left, pair.right
         # Rows of the same training samples are asked for again and again.
         known: KmerRows = right.base.memo(
@@ -157,7 +156,7 @@ class Spectrum(StringKernel):
 
     # Weights over k-mers
 
-    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+    def _table(self, samples: Samples, v: Array, terms: Terms) -> LookUp:
         first = min(kernel.lengths[0] for kernel, _ in terms)
         last = max(kernel.lengths[1] for kernel, _ in terms)
         factors = np.zeros(last + 1)
@@ -168,7 +167,7 @@ class Spectrum(StringKernel):
         table = KmerTable(space, self._read(samples)[used], v[used], factors[first:])
         return lambda new: table.look_up(self._read(new))
 
-    def kmer_weights(self, samples: Samples, v: Floats, length: int) -> tuple[Ints, Floats]:
+    def kmer_weights(self, samples: Samples, v: Array, length: int) -> tuple[Ints, Array]:
         """Return the weights of k-mers of one length in :math:`f = \\sum_j v_j k(x_j, \\cdot)`.
 
         That is the k-mers whose weight is not zero, ascending, and the weights; those of a

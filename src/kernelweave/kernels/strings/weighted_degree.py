@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
@@ -22,12 +23,7 @@ from kernelweave.kernels.strings.parts import (
     is_whole,
     position_text,
 )
-from kernelweave.kernels.strings.positions import (
-    Floats,
-    PositionalFactor,
-    PositionTable,
-    PositionWeights,
-)
+from kernelweave.kernels.strings.positions import PositionalFactor, PositionTable, PositionWeights
 from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
 
@@ -165,7 +161,7 @@ class WeightedDegree(StringKernel):
         return read
 
     @property
-    def length_weights(self) -> Floats:
+    def length_weights(self) -> Array:
         """Weight of each k-mer length 1 ... degree."""
         d = self.degree
         k = np.arange(1, d + 1)
@@ -189,13 +185,13 @@ class WeightedDegree(StringKernel):
         scaling = Scaling.none(read.n, self.unit(samples) if self.normalize else 1.0)
         return PositionalFactor(read, *what, scaling)
 
-    def _raw_diagonal(self, samples: Samples) -> Floats:
+    def _raw_diagonal(self, samples: Samples) -> Array:
         read = self.aligned(samples)
         return self.position_weights(read.length).diagonals(read).sum(axis=(0, 1))
 
     # Values
 
-    def _raw_values(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> Array:
         left, right = self.aligned(pair.left), self.aligned(pair.right)
         if left.length != right.length:
             raise InvalidInputError(
@@ -208,7 +204,7 @@ class WeightedDegree(StringKernel):
 
     # Weights over k-mers
 
-    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+    def _table(self, samples: Samples, v: Array, terms: Terms) -> LookUp:
         known = self.aligned(samples)
         parts = [(own.window(known.length), factor * own.length_weights) for own, factor in terms]
         weights = PositionWeights.of(int(self.shift), known.length, parts)

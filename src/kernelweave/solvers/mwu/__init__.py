@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import get_loss
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver, State, choice, either, integer, number
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept

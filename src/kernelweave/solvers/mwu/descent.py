@@ -6,9 +6,10 @@ from math import log
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.compiled.mwu import pair_step
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.cluster.by_kernels import KernelShard, KernelShards
 from kernelweave.cluster.by_points import PointShard, PointShards
-from kernelweave.operators.base import Array, KernelOperator, kernel_runs
+from kernelweave.operators.base import KernelOperator, kernel_runs
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.solvers.mwu.rounds import BoxConstraints, PairStep, Rounds, rounds_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.mwu import best_pair
-from kernelweave.operators.base import Array
 from kernelweave.solvers.mwu.running import RunningProducts, running_products
 
 

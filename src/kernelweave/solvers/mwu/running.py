@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.blocks import (
     CACHED_COLUMNS,
     STACK_ENTRIES,
@@ -19,7 +20,7 @@ from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.memory import require_bytes
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import KernelOperator
 from kernelweave.operators.gaussians import GaussianOperator, Table
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.operators.stacked import StackedOperator

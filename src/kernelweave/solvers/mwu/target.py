@@ -7,9 +7,10 @@ from math import ceil, exp, log, sqrt
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from kernelweave.arrays import Array
 from kernelweave.compiled.mwu import exponentiate, pair_quads
 from kernelweave.losses import Hinge, Loss, SquaredHinge
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import InnerWork, Point
