@@ -165,22 +165,25 @@ class Counted(DenseOperator):
         return super().apply(v, kernels, rows)
 
 
-def test_the_curvature_is_taken_once_for_a_point_and_its_kernels():
+@pytest.mark.parametrize(("n", "asked"), [(2001, [1, 1, 1, 2, 3, 3]), (500, [1, 2, 3, 4, 5, 6])])
+def test_the_curvature_of_many_samples_is_kept_while_the_gap_falls_fivefold(n, asked):
     """It is taken from the products K_k alpha at the samples whose alpha can move."""
     rng = np.random.default_rng(15)
-    n = 200
-    bank = Counted([np.outer(v, v) for v in rng.normal(size=(2, n))])
+    Ks = [np.outer(v, v) for v in rng.normal(size=(2, n))]
     y = np.where(rng.normal(size=(1, n)) > 0, 1.0, -1.0)
+    bank = Counted(Ks)
     problem = Problem(bank, y, np.ones((1, n)), get_loss("hinge"), Simplex(), WeightedSum())
     planes, point, quad = planes_at(problem)
-    before = bank.asked
-    for asked in (1, 2):
+    before, seen = bank.asked, []
+    for gap in (1.0, 0.1, 0.01, 0.005, 0.004, 0.0001):
         planes.put_centre(replace(point), quad)
-        planes.curvature(np.arange(2))
-        planes.curvature(np.arange(2))  # nothing new at the same point
-        assert bank.asked - before == asked
-    planes.curvature(np.arange(1))
-    assert bank.asked - before == 3  # for other kernels it is another one
+        planes.curvature(np.arange(2), gap)
+        planes.curvature(np.arange(2), gap)  # nothing new at the same point
+        seen.append(bank.asked - before)
+    assert seen == asked
+    planes.put_centre(replace(point), quad)
+    planes.curvature(np.arange(1), 1e-9)
+    assert bank.asked - before == asked[-1] + 1  # for other kernels it is another one
 
 
 @pytest.mark.parametrize("name", ["hinge", "logistic"])

@@ -316,12 +316,12 @@ class Evaluator(InnerWork):
         rows = zip(used, self.alpha, strict=True)
         return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
-    def block(self, d: Array, idx: Index) -> Array:
-        """K(d)[idx][:, idx] in float64, from the matrix formed last if that is K(d)."""
+    def block(self, d: Array, idx: Index, dtype: type) -> Array:
+        """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
         matrix = None if self._gram is None else self._gram.dense()
         if matrix is not None and self._gram is not None and self._gram.d is d:
-            return rectangle(matrix, idx, idx)
-        return self.problem.bank.weighted(d, idx, idx)
+            return rectangle(matrix, idx, idx, dtype)
+        return self.problem.bank.weighted(d, idx, idx).astype(dtype)
 
     def _wanted(self, d: Array) -> Index | None:
         """Kernels that may matter, if some do not."""
