@@ -393,7 +393,8 @@ class ComputedOperator(SampledOperator):
         if known or not new:
             return
         for stage, step in enumerate(self.steps):
-            missing = [k for k in new if not step.has(self._places[k])]
+            if not (missing := [k for k in new if not step.has(self._places[k])]):
+                continue
             if stage == 0 and not step.needs_means:
                 units = {k for k in missing if self.kernels[k].core.squared_rate is not None}
                 step.learn_units([self._places[k] for k in missing if k in units], self.samples.n)
